@@ -25,7 +25,7 @@ _MOST_PARTS = 8  # parts of one checkpoint; five kinds exist
 
 
 def go_back(store: TableStore, record: HistoryRecord, checkpoint: int, epoch: int) -> tuple[HistoryRecord, int]:
-    """Returns the rows of a store, which must have no writers, to a cut.
+    """Puts the rows of a store, which must have no writers, back to a cut.
 
     May be repeated after a failure. The files and pre-images of later cuts stay until the table is opened again.
 
@@ -232,7 +232,7 @@ class History:
             self._sweep()
 
     def restore(self, checkpoint: int, epoch: int, claimant: bytes) -> int:
-        """Returns the rows to a cut and begins an epoch; returns the number of rows that were put back.
+        """Puts the rows back to a cut and begins an epoch; returns the number of rows that were put back.
 
         Everything after the cut is dropped. An epoch restores once: a repeated call of the same epoch may arrive late,
         after its caller has timed out and sent another, when rows are already trained. It then changes nothing.

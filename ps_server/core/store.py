@@ -183,10 +183,10 @@ class CutStore(Protocol):
         """
 
     def put_back(self, cuts: Sequence[int]) -> int:
-        """Returns the rows to the first of these cuts, and drops their pre-images. No writes may run meanwhile.
+        """Puts the rows back to the first of these cuts, and drops their pre-images. No writes may run meanwhile.
 
         Args:
-            cuts: the cut to return to, and all later cuts, ascending.
+            cuts: the cut to go back to, and all later cuts, ascending.
 
         Returns:
             The number of rows put back; a row counts once for each generation that holds it.

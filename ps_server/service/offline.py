@@ -95,7 +95,7 @@ class OfflineTable:
         return damage
 
     def restore(self, checkpoint: int) -> int:
-        """Returns the claimed table to a checkpoint; returns the number of rows that were put back.
+        """Puts the claimed table back to a checkpoint; returns the number of rows that were put back.
 
         A damaged sample log is dropped, too. The first shard goes first: its record decides which checkpoint is valid,
         and after an interruption the other shards can still follow it there.

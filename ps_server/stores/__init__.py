@@ -1,1 +1,1 @@
-"""The stores that keep tables: this process's memory, with or without a checkpoint directory, and Redis."""
+"""Stores of tables: in memory, in memory with a checkpoint directory, and in Redis."""

@@ -1,4 +1,4 @@
-"""The store that a URL names."""
+"""Opens the store that a URL names."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def open_store(
     access: RedisAccess = _URL_ONLY,
     checkpoint_dir: Path | None = None,
 ) -> Store:
-    """Opens the memory of this process, with or without a checkpoint directory, or a Redis.
+    """Opens a store in the memory of this process, with or without a checkpoint directory, or in Redis.
 
     Args:
-        url: `memory`, or where a Redis is.
-        shard: which ids the store is for.
+        url: `memory`, or the URL of a Redis.
+        shard: the shard whose ids the store keeps.
         timeout_seconds: longest wait for one answer of Redis.
         access: secrets and certificates for Redis that are not in the URL.
-        checkpoint_dir: where a store in memory keeps its checkpoints; None: nothing outlives the process.
+        checkpoint_dir: directory of a memory store's checkpoints; None: no data outlives the process.
 
     Raises:
-        InvalidArgument: the URL names no store, or Redis is given a checkpoint directory.
+        InvalidArgument: the URL names no store, or a checkpoint directory is given for Redis.
         Unavailable: Redis is out of reach.
-        FailedPrecondition: Redis could lose rows, or holds some in the layout of another version.
+        FailedPrecondition: Redis could lose rows, has lost some, or holds rows in the layout of another version.
     """
     check_store(url, checkpoint_dir)
     if url == "memory":
@@ -44,10 +44,10 @@ def open_store(
 
 
 def check_store(url: str, checkpoint_dir: Path | None) -> None:
-    """Refuses what `open_store` would refuse without asking anybody.
+    """Checks the arguments of `open_store` without opening a file or a connection.
 
     Raises:
-        InvalidArgument: the URL names no store, or Redis is given a checkpoint directory.
+        InvalidArgument: the URL names no store, or a checkpoint directory is given for Redis.
     """
     if url == "memory":
         return

@@ -1,4 +1,4 @@
-"""The store in this process's memory, which is gone with the process."""
+"""The store in this process's memory: its data is lost with the process."""
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
@@ -21,7 +21,7 @@ from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import OptimizerKind, TableSpec
 
 _SCAN_BYTES = 1 << 20
-_OPTIMIZERS = (OptimizerKind.SGD, OptimizerKind.ROWWISE_ADAGRAD, OptimizerKind.ADAM)  # as FrameTable numbers them
+_OPTIMIZERS = (OptimizerKind.SGD, OptimizerKind.ROWWISE_ADAGRAD, OptimizerKind.ADAM)  # in FrameTable's numbering
 
 
 class MemoryRows:
@@ -29,12 +29,12 @@ class MemoryRows:
 
     Attributes:
         rows: the rows.
-        pre_images: by cut, the pre-images that are kept for it: each at its version + 1, so that a row that was not
-            there has one, too.
-        changing: held while rows change, so that the pre-image of a row is taken before anything replaces it.
+        pre_images: by cut, the pre-images kept for it. Each is stored at its version + 1, because the native table
+            takes version 0 for an absent row, and a row that did not exist at the cut needs a pre-image, too.
+        changing: held while rows change, so that the pre-image of a row is stored before the row is replaced.
         width: W, floats of a row.
         row_bytes: bytes of a row.
-        rows_per_block: rows of a block when a table is gone through.
+        rows_per_block: rows of a block when the table is scanned.
     """
 
     def __init__(self, spec: TableSpec) -> None:
@@ -79,7 +79,7 @@ class MemoryRows:
         self.rows = RowTable(self.width)
 
     def keep_pre_images(self, cut: int | None) -> None:
-        """From now on the pre-image of each row that changes first after `cut` is kept; None: none are kept."""
+        """From now on keeps the pre-image of each row at its first change after `cut`; None: keeps no pre-images."""
         with self.changing:
             if cut is not None:
                 self.pre_images.setdefault(cut, RowTable(self.width))
@@ -87,11 +87,11 @@ class MemoryRows:
 
     @property
     def kept_now(self) -> RowTable | None:
-        """Where pre-images go now; None: none are kept."""
+        """The table that pre-images go to now; None: none are kept."""
         return None if self._cut is None else self.pre_images[self._cut]
 
     def _keep_pre_images(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
-        """Keeps the rows that are below these versions, which change now, and that are not kept yet."""
+        """Keeps the pre-images of rows below these versions, which change now, unless they are kept already."""
         kept = self.kept_now
         if kept is None:
             return
@@ -109,7 +109,7 @@ class MemoryCuts:
         self._rows = rows
 
     def resume(self, cuts: Sequence[int], saved: int) -> bool:  # noqa: ARG002
-        return False  # the process is the one that had the rows
+        return False  # a table in memory lives no longer than its rows
 
     def keep_pre_images(self, cut: int | None) -> None:
         self._rows.keep_pre_images(cut)
@@ -148,7 +148,7 @@ class MemoryCuts:
         self._rows.pre_images.pop(cut, None)
 
     def _pre_images(self, cut: int) -> Iterator[RowBlock]:
-        """Yields what is kept for a cut; version 0 where there was no row."""
+        """Yields the pre-images of a cut; version 0 where the row did not exist."""
         if cut in self._rows.pre_images:
             for block in scan(self._rows.pre_images[cut], self._rows.rows_per_block):
                 yield RowBlock(block.ids, block.versions - 1, block.rows)
@@ -170,7 +170,7 @@ class MemoryPartials:
         return self.pending.memory_bytes
 
     def load(self) -> None:
-        """Does nothing: nothing outlives a process."""
+        """Does nothing: no gradient outlives its process."""
 
     def inspect(self, block: GradientBlock) -> NDArray[np.uint8]:
         return self.pending.inspect(block.ids, block.targets, block.contributors, block.steps, block.worker)
@@ -332,16 +332,16 @@ class MemoryStore:
         return self._tables[spec.name][1]
 
     def shards(self, table: str) -> int:  # noqa: ARG002
-        return 0  # nothing outlives the process
+        return 0  # no table outlives its process
 
     def claim(self, *, exclusive: bool) -> None:
         """Does nothing: no other process can reach this memory."""
 
     def release(self) -> None:
-        """Does nothing: the memory is gone with the process."""
+        """Does nothing: no other process waits for this memory."""
 
     def ping(self) -> None:
-        """Does nothing: memory is always there."""
+        """Does nothing: memory is always reachable."""
 
     def close(self) -> None:
         self._tables.clear()

@@ -1,4 +1,4 @@
-"""Streams of row blocks: what the stores read, lay over one another and write."""
+"""Streams of row blocks, which the stores read, overlay and write."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from esd.services.domain.rows import RowBlock
 
 
 class SeenIds:
-    """The ids that have come by in a stream. Keeps the ids in memory, not the rows."""
+    """The ids that a stream has yielded so far. Keeps the ids in memory, not the rows."""
 
     def __init__(self) -> None:
         self._seen = RowTable(0)
 
     def add(self, ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Adds ids; True for each that had not come by before, bool [r]."""
+        """Adds ids; returns for each whether it is new, bool [r]."""
         return self._seen.write_newer(ids, np.ones(len(ids), np.int64), np.empty((len(ids), 0), np.float32))
 
 
 def first_of_each(blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
-    """Yields every row as the first block has it that names it; not at all if it is at version 0 there.
+    """Yields each row as the first block that names it has it, and omits a row that is at version 0 there.
 
-    So a state of a table comes out of its pre-images, the earliest first, laid over its present rows.
+    The earliest pre-images followed by later ones and the present rows thus yield the state at an earlier cut.
     """
     seen = SeenIds()
     for block in blocks:

@@ -1,8 +1,7 @@
-"""The way back to the cuts of a table in memory whose checkpoints are files.
+"""The cuts of a table whose rows are in memory and whose checkpoints are files.
 
-A file has only the rows that changed since an earlier cut, where that is enough to build the cut. That cut is the one
-before the last (History decides), so the checkpoints form two chains of files, and none of two neighbours needs a file
-of the other.
+A file holds only the rows that changed since an earlier cut, if the cut can be built on that one. The earlier cut is
+the last but one (History decides), so the checkpoints form two chains of files, and two neighbours never share a file.
 """
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
@@ -22,14 +21,14 @@ from esd.services.domain.rows import RowBlock
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_CHAIN = 8  # files to read for one checkpoint; then all rows are written again
+_LONGEST_CHAIN = 8  # most files of one checkpoint; the next file then holds all rows again
 
 
 class DirectoryCuts(MemoryCuts):
-    """A CutStore with pre-images in memory for the cuts of this process, and files for those of processes before."""
+    """A CutStore with pre-images in memory for the cuts of this process, and files for cuts of earlier processes."""
 
     def __init__(self, rows: MemoryRows, folders: ShardFolders) -> None:
-        """Writes nothing and reads nothing yet."""
+        """Touches no file yet."""
         super().__init__(rows)
         self._folders = folders
         self._folder = folders.own
@@ -71,10 +70,10 @@ class DirectoryCuts(MemoryCuts):
     def put_back(self, cuts: Sequence[int]) -> int:
         if cuts[0] in self._rows.pre_images:
             return super().put_back(cuts)
-        if cuts[0] not in self._saved:  # nobody has taken the table up: there are its files, and no rows in memory
+        if cuts[0] not in self._saved:  # `resume` was not called: the rows are in files only, and stay there
             return 0
         self._load(cuts[0])
-        self._rows.pre_images.clear()  # of rows that are not there any more
+        self._rows.pre_images.clear()  # they belong to the rows before
         return len(self._rows)
 
     def drop(self, cut: int) -> None:
@@ -83,16 +82,16 @@ class DirectoryCuts(MemoryCuts):
         self._drop_files()
 
     def _can_be_built_on(self, cut: int) -> bool:
-        """Tells whether a file may hold only what changed since this cut."""
+        """Returns whether a file may hold only the changes since this cut."""
         if cut not in self._rows.pre_images:
             return False
         try:
             return len(chain_of(self._folder, cut)) < _LONGEST_CHAIN
-        except FailedPrecondition:  # somebody has removed a file of it
+        except FailedPrecondition:  # a file of its chain is missing
             return False
 
     def _changed_since(self, base: int, cut: int) -> Iterator[RowBlock]:
-        """Yields the rows that have changed between two cuts, as of the later one; version 0 where there is none."""
+        """Yields the rows that changed between two cuts, as of the later one; version 0 for a removed row."""
         seen = SeenIds()
         for generation in self._generations_since(base):
             if generation < cut:
@@ -100,14 +99,14 @@ class DirectoryCuts(MemoryCuts):
                     yield block[seen.add(block.ids)]
 
     def _load(self, cut: int) -> None:
-        """Replaces the rows by those of a cut. Raises FailedPrecondition if it is damaged, and changes nothing then."""
-        blocks = stored_rows(self._folder, cut, self._rows.width)  # which looks at the files first
+        """Loads the rows of a cut. Raises FailedPrecondition if a file is damaged, before any row is changed."""
+        blocks = stored_rows(self._folder, cut, self._rows.width)  # verifies all files before it returns
         self._rows.clear()
         for block in blocks:
             self._rows.rows.overwrite(block.ids, block.versions, block.rows)
 
     def _as_of(self, cut: int, named: RowTable) -> Iterator[RowBlock]:
-        """Yields the rows of `named` as they were at a cut; version 0 where there was none. Others may write."""
+        """Yields the rows of `named` as they were at a cut; version 0 where the row did not exist. Writes may run."""
         for block in scan(named, self._rows.rows_per_block):
             with self._rows.changing:
                 versions, rows = self._rows.rows.read(block.ids)
@@ -119,16 +118,16 @@ class DirectoryCuts(MemoryCuts):
             yield RowBlock(block.ids, versions, rows)
 
     def _generations_since(self, cut: int) -> list[int]:
-        """Returns the generations of pre-images of a cut and of later ones, the latest first."""
+        """Returns the generations of pre-images of this cut and of later ones, the latest first."""
         return sorted((generation for generation in self._rows.pre_images if generation >= cut), reverse=True)
 
     def _drop_files(self) -> None:
-        """Drops every file of rows that no saved cut builds on; none while it is not known which ones do."""
+        """Removes each file that no saved cut builds on; removes none if a chain of files cannot be followed."""
         there = (cut for cut in self._saved if row_file(self._folder, cut).exists())
         try:
             needed = {path for cut in there for path in chain_of(self._folder, cut)}
         except FailedPrecondition as error:
-            _log.warning("a kept checkpoint cannot be gone back to: %s", error)
+            _log.warning("a kept checkpoint cannot be restored, so no file is removed: %s", error)
             return
         for path in row_files(self._folder) - needed:
             remove(path)

@@ -1,4 +1,4 @@
-"""The files of a checkpoint directory: read, written whole and removed, with errors that say what to do."""
+"""Reads, writes and removes files of a checkpoint directory; its errors advise the operator."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from esd.services.domain.whole_files import write_whole
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Raises our errors for those of the operating system: they name the path and what to do.
+    """Turns errors of the operating system into ours, with the path and advice.
 
     Raises:
-        StorageUnwritable: the disk is full, over its quota, or read-only; or the process has too many files open.
-        FailedPrecondition: anything else that keeps a file from being read or written.
+        StorageUnwritable: the disk is full, over its quota or read-only, or the process has too many open files.
+        FailedPrecondition: the file cannot be read or written for another reason.
     """
     try:
         yield
@@ -45,12 +45,12 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """Returns what a small file holds, None if there is none. Raises FailedPrecondition if it cannot be read."""
+    """Returns the content of a small file; None if it does not exist. Raises as `disk_errors`."""
     with disk_errors(path):
         return path.read_bytes() if path.exists() else None
 
 
 def remove(path: Path) -> None:
-    """Removes a file, if it is there. Raises as `disk_errors`."""
+    """Removes a file if it exists. Raises as `disk_errors`."""
     with disk_errors(path):
         path.unlink(missing_ok=True)

@@ -4,7 +4,7 @@
     blocks of: number of rows, ids, versions, rows; an empty block ends them
     SHA-256 of everything before
 
-All numbers are little-endian. A row that has gone since the earlier cut is there at version 0. A file gets its name
+All numbers are little-endian. A row that was removed since the earlier cut is listed at version 0. A file gets its name
 when it is complete and on disk.
 """
 
@@ -39,7 +39,7 @@ def row_files(directory: Path) -> set[Path]:
 
 
 def chain_of(directory: Path, cut: int) -> list[Path]:
-    """Lists the files that make a cut, the latest first. Raises FailedPrecondition if one is missing or is another."""
+    """Lists the files that a cut consists of, the latest first. Raises FailedPrecondition if one is unusable."""
     paths = []
     while cut:
         paths.append(row_file(directory, cut))
@@ -57,7 +57,7 @@ def stored_rows(directory: Path, cut: int, width: int) -> Iterator[RowBlock]:
 
 
 def write_rows(path: Path, earlier: int, blocks: Iterable[RowBlock]) -> tuple[int, int]:
-    """Writes the file of a cut that builds on an `earlier` one (0: on none); how many rows and bytes it has."""
+    """Writes the file of a cut that builds on an `earlier` one (0: on none); returns its number of rows and bytes."""
     count = 0
 
     def write(file: BinaryIO) -> None:
@@ -82,7 +82,7 @@ def write_rows(path: Path, earlier: int, blocks: Iterable[RowBlock]) -> tuple[in
 
 
 def _earlier_cut(path: Path) -> int:
-    """Returns the cut that a file builds on, 0 for none."""
+    """Returns the cut that a file builds on; 0: none."""
     if not path.exists():
         raise FailedPrecondition(f"{path} is missing")
     with path.open("rb") as file:
@@ -93,7 +93,7 @@ def _earlier_cut(path: Path) -> int:
 
 
 def _verify(path: Path) -> None:
-    """Raises FailedPrecondition unless the file is as it was written."""
+    """Raises FailedPrecondition unless the file is unchanged since it was written."""
     digest = hashlib.sha256()
     left = path.stat().st_size - _DIGEST_BYTES
     with path.open("rb") as file:
@@ -105,7 +105,7 @@ def _verify(path: Path) -> None:
 
 
 def _read_rows(path: Path, width: int) -> Iterator[RowBlock]:
-    """Yields the rows of a file that was verified; W floats each."""
+    """Yields the rows of a verified file, W floats each."""
     with path.open("rb") as file:
         file.seek(len(_MAGIC) + 8)
         while count := int(np.frombuffer(file.read(8), np.uint64)[0]):

@@ -1,8 +1,8 @@
 """The folders of one table in a checkpoint directory: one per shard, and a set of them per number of shards.
 
-Servers that serve the table with another number of shards take the last checkpoint over from the folders before, shard
-by shard, and begin a later epoch than any of them. So the set in force is the one whose least epoch is the highest: a
-set that was taken over only in part has shards without a record, or with a record of long ago.
+When the number of shards changes, the new servers copy the last checkpoint from the old folders, shard by shard, and
+begin an epoch later than any of the old ones. So the set in force is the one whose lowest epoch is the highest: a set
+that was copied only in part has shards without a record, or with the record of an earlier time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ShardFolders:
     """The folders of one table, seen from one shard.
 
     Attributes:
-        own: the folder of this shard; it may not be there yet.
+        own: the folder of this shard, which may not exist yet.
     """
 
     def __init__(self, table: Path, shard: Shard) -> None:
@@ -40,12 +40,12 @@ class ShardFolders:
         self.own = self._folder(shard.index, shard.count)
 
     def current(self) -> int:
-        """Returns the number of shards of the set in force; 0 if there is none."""
+        """Returns the number of shards of the set in force; 0 if no set is complete."""
         epochs = self._complete()
         return max(epochs, key=lambda count: min(epochs[count]), default=0)
 
     def take_over(self, width: int) -> None:
-        """Fills the shard's folder with its rows of the last checkpoint, if another set is in force.
+        """Copies this shard's rows of the last checkpoint into its folder, if another set is in force.
 
         Raises:
             FailedPrecondition: the checkpoint is damaged.
@@ -55,7 +55,7 @@ class ShardFolders:
             self._copy(before, width)
 
     def drop_others(self) -> None:
-        """Drops sets that are not in force anymore, and what is left of copies. Only the first shard does so."""
+        """Removes the sets that are not in force, and unfinished copies. Only the first shard does so."""
         if self._shard.index == 0 and self.current() == self._shard.count:
             for path in self._table.glob("*shard-*-of-*"):
                 if not path.match(f"shard-*-of-{self._shard.count}"):
@@ -68,7 +68,7 @@ class ShardFolders:
         record = replace(record, cuts=(), committed=record.committed[-1:], outdated_cuts=(), saved=None)
         cut = record.last.iteration
         draft = self._table / f"draft-of-{self.own.name}"
-        shutil.rmtree(draft, ignore_errors=True)  # of a process that died while it copied
+        shutil.rmtree(draft, ignore_errors=True)  # left by a process that died while it copied
         draft.mkdir(parents=True)
         if cut:
             counted = _Counted(self._own_rows(folders, cut, width))
@@ -78,7 +78,8 @@ class ShardFolders:
             for path in (*folders[0].glob(f"part-{cut}-*"), *folders[0].glob("dense")):
                 write_bytes(draft / path.name, path.read_bytes())
         write_bytes(draft / HISTORY, record.encode())
-        # What was there belongs to a checkpoint of long ago. It goes when all that comes in its place is on disk.
+        # The old content of this folder belongs to an earlier checkpoint. It is removed once its replacement is on
+        # disk.
         with disk_errors(self.own):
             shutil.rmtree(self.own, ignore_errors=True)
             draft.rename(self.own)
@@ -90,7 +91,7 @@ class ShardFolders:
                 yield block[shard_of(block.ids, self._shard.count) == self._shard.index]
 
     def _complete(self) -> dict[int, list[int]]:
-        """By number of shards, the epochs of the sets whose shards all have a record."""
+        """Returns the epochs of each complete set (all its shards have a record), by number of shards."""
         epochs: defaultdict[int, list[int]] = defaultdict(list)
         for path in self._table.glob(f"shard-*-of-*/{HISTORY}"):
             epochs[int(path.parent.name.rpartition("-")[2])].append(_record(path.parent).epoch)
@@ -106,11 +107,11 @@ def _record(folder: Path) -> HistoryRecord:
 
 
 class _Counted:
-    """Blocks of rows, with their totals once they have been gone through.
+    """Blocks of rows, which are counted as they are iterated.
 
     Attributes:
-        rows: how many there were.
-        trainings: how often they were trained in their present lives, summed over rows.
+        rows: number of rows so far.
+        trainings: how often they were trained in their present lives, in total.
     """
 
     def __init__(self, blocks: Iterator[RowBlock]) -> None:

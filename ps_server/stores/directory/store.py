@@ -1,12 +1,12 @@
-"""The tables of one shard in a checkpoint directory: rows in memory, what is committed outlives the process.
+"""The tables of one shard with a checkpoint directory: rows are in memory, committed checkpoints outlive the process.
 
 <directory>/<table>/table.pb                    its specification
 <directory>/<table>/samples/<position>-<k>      the sample log, one file per entry
-<directory>/<table>/shard-<i>-of-<n>/           what the server of shard i of n keeps
+<directory>/<table>/shard-<i>-of-<n>/           the files of the server of shard i of n
     history.json    epoch, cuts, committed checkpoints
     rows-<cut>      see row_files.py
     part-<cut>-<name>, dense
-<directory>/shard-<i>-of-<n>.lock               held by that server as long as it runs
+<directory>/shard-<i>-of-<n>.lock               held by this server while it runs
 """
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
@@ -57,9 +57,8 @@ class DirectoryHistory:
         return read_bytes(self._path)
 
     def save(self, data: bytes) -> None:
-        if not (
-            self._folder / _SPEC
-        ).exists():  # somebody has removed the folder: what follows is worth nothing without
+        # The folder may have been removed while the server ran; the record is worth nothing without the specification.
+        if not (self._folder / _SPEC).exists():
             write_spec(self._folder, self._spec)
         write_bytes(self._path, data)
 
@@ -126,11 +125,11 @@ class DirectoryLog:
             remove(path)
 
     def _entries(self) -> list[LogEntry]:
-        """Returns all entries without their batches, in no order."""
+        """Returns all entries without their batches, unordered."""
         entries = []
         for path in self._files():
             if not _ENTRY.fullmatch(path.name):
-                raise FailedPrecondition(f"{path} is no entry of a sample log; remove it from this folder")
+                raise FailedPrecondition(f"{path} is not an entry of a sample log; remove it from this folder")
             position, samples = path.name.split("-")
             entries.append(LogEntry(int(position), int(samples)))
         return entries
@@ -147,12 +146,12 @@ class DirectoryStore(MemoryStore):
     """A Store in memory whose checkpoints are in a directory."""
 
     def __init__(self, directory: Path, shard: Shard) -> None:
-        """Takes up the tables of the directory."""
+        """Opens the tables of the directory."""
         super().__init__()
         self._directory = directory
         self._shard = shard
         self._locks = ShardLocks(directory)
-        self._lost: str | None = None  # why this server may not go on
+        self._lost: str | None = None  # the reason if this server may not use the directory any more
         for path in sorted(directory.glob(f"*/{_SPEC}")):
             spec = read_spec(path)
             self._tables[spec.name] = (spec, self._open(spec))
@@ -160,11 +159,11 @@ class DirectoryStore(MemoryStore):
     def shards(self, table: str) -> int:
         return ShardFolders(self._directory / table, self._shard).current()
 
-    def claim(self, *, exclusive: bool) -> None:  # noqa: ARG002 - a process that holds a lock is surely there
+    def claim(self, *, exclusive: bool) -> None:  # noqa: ARG002 - a lock is held by live processes only, so no wait helps
         self._locks.acquire(self._shard)
         own = f"shard-{self._shard.index}-of-{self._shard.count}"
         for folder in (own, "samples") if self._shard.index == 0 else (own,):
-            for draft in self._directory.glob(f"*/{folder}/*{DRAFT}"):  # of a process that died while it wrote
+            for draft in self._directory.glob(f"*/{folder}/*{DRAFT}"):  # left by a process that died while it wrote
                 remove(draft)
 
     def ping(self) -> None:
@@ -210,7 +209,10 @@ class DirectoryStore(MemoryStore):
 
 
 class ShardLocks:
-    """The locks that this process holds in a checkpoint directory. They end with the process."""
+    """The locks that this process holds in a checkpoint directory. They end with the process.
+
+    A server holds the lock of its shard, and checks that no server of another number of shards holds one.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -220,7 +222,7 @@ class ShardLocks:
         """Takes the lock of a shard.
 
         Raises:
-            FailedPrecondition: another process holds it, or one of another number of shards.
+            FailedPrecondition: another process serves this shard, or a shard of a set with another number of shards.
         """
         with disk_errors(self._directory):
             make_folder(self._directory)
@@ -235,9 +237,10 @@ class ShardLocks:
             raise
 
     def hold(self) -> bool:
-        """Tells whether the locks that were acquired are still the ones that others see.
+        """Returns whether the held locks are still the files that other servers would lock.
 
         Raises:
+            Unavailable: the directory cannot be read.
             Unavailable: the directory cannot be looked at.
         """
         for file in self._held:
@@ -247,14 +250,14 @@ class ShardLocks:
                 return False
             except OSError as error:
                 raise Unavailable(
-                    f"{file.name}: {error.strerror}; look at the checkpoint directory and its disk"
+                    f"{file.name}: {error.strerror}; check the checkpoint directory and its disk"
                 ) from error
             if not os.path.samestat(os.fstat(file.fileno()), there):
                 return False
         return True
 
     def release(self) -> None:
-        """Lets go of the locks that keep other servers off the directory."""
+        """Releases the locks, so that other servers may use the directory."""
         for file in self._held:
             file.close()
         self._held.clear()

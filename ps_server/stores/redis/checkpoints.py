@@ -1,4 +1,4 @@
-"""What Redis keeps of a table beside its rows: the record of its history, parts of checkpoints, dense parameters."""
+"""The data of a table in Redis other than its rows: history record, parts of checkpoints, dense parameters."""
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
@@ -14,9 +14,10 @@ from esd.services.domain.errors import FailedPrecondition
 
 
 class RedisHistory:
-    """A HistoryStore over a hash that holds the records of all shards, and their number.
+    """A HistoryStore over a hash of the records of all shards, and their number.
 
-    After a change of the number of shards, the first server that looks shares the records out over the new shards.
+    After a change of the number of shards, the first server that loads its record divides the records among the new
+    shards.
     """
 
     def __init__(self, table: str, shard: Shard, redis: RedisConnection, claim: Claim) -> None:
@@ -35,12 +36,12 @@ class RedisHistory:
         return records.get(b"%d" % self._shard.index)
 
     def save(self, data: bytes) -> None:
-        """Replaces the record. Raises FailedPrecondition if another number of shards has taken over."""
+        """Replaces the record. Raises FailedPrecondition if servers of another number of shards have taken over."""
         save = self._claim.script(scripts.SAVE_RECORD, [self._key], self._shard.count, data)
         (saved,) = self._redis.execute([self._key], [save])
         if not saved:
             raise FailedPrecondition(
-                f"table {self._table!r} in Redis at {self._redis.address} is served by another number of parameter "
+                f"table {self._table!r} in Redis at {self._redis.address} is now served by another number of parameter "
                 f"servers than {self._shard.count}; start all of them with one number of shards"
             )
 
@@ -99,17 +100,17 @@ class RedisBlobs:
 
 
 def history_key(table: str) -> bytes:
-    """Returns the hash of a table's records: `shards`, and each shard's record under its index."""
+    """Returns the key of a table's records: a hash of `shards`, and of each shard's record under its index."""
     return f"h:{table}".encode()
 
 
 def parts_key(table: str) -> bytes:
-    """The hash of the parts of a table's checkpoints."""
+    """Returns the key of the parts of a table's checkpoints, a hash."""
     return f"c:{table}".encode()
 
 
 def dense_key(table: str) -> bytes:
-    """The string of a table's dense parameters."""
+    """Returns the key of a table's dense parameters, a string."""
     return f"d:{table}".encode()
 
 

@@ -1,12 +1,12 @@
-"""Who may write to a shard in Redis: one parameter server at a time.
+"""The right to write to a shard in Redis, which one parameter server has at a time.
 
-A server claims its shard before it writes anything, and gets a token. Every script that writes compares the token with
-the one in Redis, in the same atomic step (`Claim.script`), so a server that was stopped, cut off or frozen and wakes
-up after another has taken over can write nothing. The claim is also a sign of life: it is renewed every two seconds,
-and nobody takes a shard over as long as its claim has been renewed within `LIFETIME_SECONDS`. Only the fence makes the
-store safe; the lifetime keeps an accidental second server from ending the work of the first.
+A server claims its shard before it writes anything, and gets a token. Every script that writes compares this token with
+the one in Redis, in the same atomic step (`Claim.script`): the fence. So a server that was stopped, cut off or frozen,
+and resumes after another server has taken over, can write nothing. The claim is also a sign of life: its server renews
+it every two seconds, and no other server takes the shard over until `LIFETIME_SECONDS` after the last renewal. Only the
+fence makes the store safe; the lifetime keeps a second server, started by mistake, from ending the work of the first.
 
-A claim of a process that is surely dead, because it ran in this process table and is there no more, is not waited for.
+If the claiming process ran in this process table and is gone from it, it is surely dead, and its claim need not expire.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _LOOK_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """Whoever has claimed what we want.
+    """The present claim that is in the way of ours.
 
     Attributes:
         server: `parameter server <shard> of <count>`, for messages.
-        token: names the claim.
-        until: milliseconds of Redis' clock until which the claim lives.
-        seconds: how long that is from now.
-        process: as `_this_process` has described it.
+        token: identifies the claim.
+        until: time by Redis' clock, in milliseconds, at which the claim expires.
+        seconds: the time from now until then.
+        process: the claiming process, as `_this_process` describes it.
     """
 
     server: str
@@ -61,19 +61,19 @@ class Claim:
     """One server's claim of one shard."""
 
     def __init__(self, redis: RedisConnection, shard: Shard) -> None:
-        """Claims nothing yet."""
+        """Does not claim yet."""
         self._redis = redis
         self._shard = shard
-        self._token = b""  # matches none in Redis
+        self._token = b""  # equals no token in Redis
 
     def take(self, *, exclusive: bool) -> None:
-        """Claims the shard. Waits for up to `LIFETIME_SECONDS` to learn whether the one who holds it lives.
+        """Claims the shard. Waits for up to `LIFETIME_SECONDS` to learn whether its holder still renews it.
 
         Args:
-            exclusive: refuse instead of waiting.
+            exclusive: raise at once instead of waiting.
 
         Raises:
-            FailedPrecondition: another server holds the shard, or serves the same rows as one of another number.
+            FailedPrecondition: another server holds the shard, or servers of another number of shards serve the tables.
         """
         dead: set[bytes] = set()
         first: _Holder | None = None
@@ -81,15 +81,16 @@ class Claim:
             if _is_gone(holder.process):
                 dead.add(holder.token)
                 continue
+            # A claim that expires later than at the first look was renewed since: its server lives.
             if exclusive or (first is not None and holder.until > first.until):
                 raise FailedPrecondition(
-                    f"{holder.server} runs on Redis at {self._redis.address}, or was heard of less than "
+                    f"{holder.server} runs on Redis at {self._redis.address}, or last renewed its claim less than "
                     f"{LIFETIME_SECONDS:.0f} s ago; stop it first, or use another Redis or another of its databases"
                 )
             if first is None:
                 first = holder
                 _log.warning(
-                    "%s was heard of on Redis at %s a moment ago; waiting for up to %.0f s for it to be gone",
+                    "%s renewed its claim on Redis at %s a moment ago; waiting for up to %.0f s for its end",
                     holder.server,
                     self._redis.address,
                     holder.seconds,
@@ -97,21 +98,23 @@ class Claim:
             time.sleep(min(_LOOK_SECONDS, holder.seconds))
 
     def renew(self) -> None:
-        """Says that this server lives. Raises StoreLost if another one has taken over."""
+        """Renews the claim. Raises StoreLost if another server has taken over."""
         self._redis.execute([CLAIMS], [self._own(scripts.RENEW_CLAIM, _milliseconds())])
 
     def leave(self) -> None:
-        """Gives the shard up. Raises StoreLost if another server has taken over."""
+        """Gives the claim back. Raises StoreLost if another server has taken over."""
         if self._token:
             self._redis.execute([CLAIMS], [self._own(scripts.LEAVE)])
             self._token = b""
 
     def fence(self, keys: Sequence[bytes], *, alone: bool) -> None:
-        """Makes the scripts that write to these keys, or beside them, know this claim. One server knows it anyway.
+        """Makes the claim known to the scripts that write to these keys, as a fence in the hash slot of each key.
+
+        A single server needs no fence: its scripts can read the claim itself.
 
         Args:
             keys: the keys.
-            alone: whether no server of another shard may write there.
+            alone: whether servers of other shards must not write there.
 
         Raises:
             StoreLost: a later claim is known there.
@@ -122,16 +125,19 @@ class Claim:
             self._redis.execute(fences, [(b"EVAL", scripts.SET_FENCE, 1, fence, *arguments) for fence in fences])
 
     def script(self, script: bytes, keys: Sequence[bytes], *arguments: bytes | int) -> Command:
-        """Runs a script that begins with scripts.FENCED over keys of one slot: KEYS[2...] and ARGV[3...] there."""
+        """Returns the command of a script that begins with scripts.FENCED; `keys`, in one slot, become KEYS[2...].
+
+        The arguments become ARGV[3...]; KEYS[1], ARGV[1] and ARGV[2] are the fence, the shard and the token.
+        """
         fence = CLAIMS if self._redis.spans_partitions else _fence_beside(keys[0])
         return (b"EVAL", script, 1 + len(keys), fence, *keys, self._shard.index, self._token, *arguments)
 
     def write(self, name: bytes, key: bytes, *arguments: bytes | int) -> Command:
-        """One command that writes to one key."""
+        """Returns the fenced command that writes to one key."""
         return self.script(scripts.WRITE, [key], name, *arguments)
 
     def _try(self, dead: set[bytes]) -> _Holder | None:
-        """Claims the shard, or tells who holds it."""
+        """Tries to claim the shard; returns the claim in the way, or None if the shard is ours now."""
         arguments = (
             self._shard.index,
             self._shard.count,
@@ -151,7 +157,7 @@ class Claim:
 
 
 def _fence_beside(key: bytes) -> bytes:
-    """The key of the fence in the hash slot of a key."""
+    """Returns the key of the fence in the hash slot of a key."""
     _, brace, rest = key.partition(b"{")
     return b"f:{" + (rest.partition(b"}")[0] if brace else key) + b"}"
 
@@ -161,19 +167,19 @@ def _milliseconds() -> int:
 
 
 def _this_process() -> bytes:
-    """Names this process among all that ever run, if the operating system tells enough; otherwise empty."""
+    """Identifies this process among all that ever run; empty if the operating system does not reveal enough."""
     return _process(os.getpid())
 
 
 def _is_gone(process: bytes) -> bool:
-    """Whether a process that `_this_process` has named has surely ended: we look at the same table, and it is gone."""
+    """Returns whether a process that `_this_process` described has surely ended: same process table, and not in it."""
     here = _this_process().split()
     there = process.split()
     return bool(here and there) and here[:2] == there[:2] and _process(int(there[2])) != process
 
 
 def _process(pid: int) -> bytes:
-    """Boot, process table, number and start time of a process; empty if there is none."""
+    """Returns boot, process table, number and start time of a process; empty if it does not exist."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         table = Path("/proc/self/ns/pid").readlink()

@@ -1,7 +1,7 @@
-"""The connection to one Redis: opened, sent blocks of commands, its errors told in our words.
+"""The connection to one Redis: opens it, sends blocks of commands, and turns its errors into ours.
 
 `redis://` names a single server, `redis+cluster://` a Redis Cluster (`rediss` for TLS). Everything else in this package
-talks to either of them through `RedisConnection`.
+uses either of them through `RedisConnection`.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from esd.services.domain.errors import (
 
 _log = logging.getLogger(__name__)
 
-Command = tuple[bytes | int, ...]  # its name in bytes: redis-py recasts the replies to names that are str
-Reply = Any  # what a command answers is known where the command is known
+Command = tuple[bytes | int, ...]  # the name in bytes: redis-py converts the replies to names that are str
+Reply = Any  # its type depends on the command; the caller knows it
 
 _READ_BYTES = 1 << 20  # larger reads from the socket make replies of a MiB about 15% faster
-_MOVES = 3  # how often a command may follow a slot that moves
-_REPLICA_CHECK_SECONDS = 10.0  # after which a primary may have won or lost its replica
-_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # redis-py keeps only the text of such an error
+_MOVES = 3  # how often a command may follow a hash slot that moves to another node
+_REPLICA_CHECK_SECONDS = 10.0  # a primary is asked this often whether it has a replica
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # redis-py keeps only the text of this error
 
-# What redis-py raises, beside errors of its own, where it cannot make sense of what comes.
+# Errors that redis-py's parser raises, besides its own, on bytes that are not the Redis protocol.
 _SENSELESS = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
-# The server answers, but not with what it holds: it loads its data, changes roles or moves slots.
+# The server is up but cannot serve its data now: it is loading, changing its role, or moving slots.
 _PASSING = (
     exceptions.AskError,
     exceptions.BusyLoadingError,
@@ -59,14 +59,14 @@ _PASSING = (
 
 @dataclass(frozen=True, slots=True)
 class RedisAccess:
-    """Secrets and certificates that come from files and not from the URL.
+    """Secrets and certificates that come from files instead of the URL.
 
     Attributes:
         password: used if the URL has none.
-        authority: file of the authorities that Redis's certificate is checked against (`rediss` only); None: those
-            that the system trusts.
-        certificate: file of our own certificate, for a Redis that asks its clients for one (`rediss` only).
-        key: file of its private key.
+        authority: file of the authorities that Redis's certificate is checked against (`rediss` only); None: the
+            authorities that the system trusts.
+        certificate: file of this server's certificate, for a Redis that requires one of its clients (`rediss` only).
+        key: file of the certificate's private key.
     """
 
     password: str | None = field(default=None, repr=False)
@@ -84,7 +84,7 @@ class RedisAccess:
 
 
 class RedisConnection(Protocol):
-    """One Redis, of one server or many.
+    """One Redis, which is a single server or a cluster.
 
     Attributes:
         address: host and port, for messages.
@@ -96,21 +96,22 @@ class RedisConnection(Protocol):
 
     @property
     def sockets_opened(self) -> int:
-        """How many sockets have been opened so far, to any server."""
+        """Number of sockets opened so far, to any server."""
 
     def execute(self, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
         """Sends a block of commands in as few round trips as there are servers involved.
 
         Args:
             keys: one key per command; the command goes to the server that holds it.
-            commands: what to send.
+            commands: the commands to send.
 
         Returns:
             One reply per command, as Redis sent it.
 
         Raises:
             Unavailable: a server is out of reach or not ready.
-            FailedPrecondition: a server refuses our credentials or rights, or its certificate is not trusted.
+            FailedPrecondition: a server refuses our credentials or a command, or its certificate is not trusted.
+            StoreLost: another server has claimed the shard, or Redis has lost its data.
             StorageUnwritable: a server's memory is full, or it cannot save to its disk.
         """
 
@@ -133,7 +134,7 @@ def connect(url: str, timeout_seconds: float, access: RedisAccess) -> RedisConne
         "socket_connect_timeout": timeout_seconds,
         "socket_read_size": _READ_BYTES,
         "protocol": 2,
-        # redis-py does not repeat anything: only the caller knows how long waiting makes sense.
+        # redis-py retries nothing: only the caller knows how long a retry makes sense.
         "retry": Retry(NoBackoff(), 0),
         **access.options(encrypted=url.startswith("rediss")),
     }
@@ -150,13 +151,13 @@ def connect(url: str, timeout_seconds: float, access: RedisAccess) -> RedisConne
 
 
 def address_of(url: str) -> str:
-    """Returns host and port that the URL of a Redis names, for messages. Raises InvalidArgument if it is malformed."""
+    """Returns host and port of the URL of a Redis, for messages. Raises InvalidArgument if the URL is malformed."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or 6379
     except ValueError:
         host = None
-    # redis-py would take database 0 for a name, and 12 for 1/2; a cluster has no other than 0.
+    # redis-py would read a name as database 0, and 1/2 as 12; a cluster has only database 0.
     databases = r"/?0?" if url.partition("://")[0].endswith("+cluster") else r"(/\d*)?"
     if not host or not re.fullmatch(databases, parts.path):
         raise InvalidArgument(
@@ -168,27 +169,27 @@ def address_of(url: str) -> str:
 
 @contextmanager
 def translated_errors(address: str) -> Iterator[None]:
-    """Raises our errors for those of Redis: they name the server and what is wrong, and never a password.
+    """Turns errors of Redis into ours; they name the server and the cause, and never contain a password.
 
     Raises:
-        Unavailable: Redis is out of reach or not ready.
-        FailedPrecondition: Redis refuses our credentials or rights, or its certificate is not trusted.
-        StoreLost: another server has claimed what we write to, or Redis has lost its data.
-        StorageUnwritable: its memory is full, or it cannot save to its disk.
+        Unavailable: Redis is out of reach or not ready, or answers with bytes that are not an answer.
+        FailedPrecondition: Redis refuses our credentials or a command, or its certificate is not trusted.
+        StoreLost: another server has claimed the shard, or Redis has lost its data.
+        StorageUnwritable: the memory of Redis is full, or Redis cannot save to its disk.
     """
     try:
         yield
     except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
         raise FailedPrecondition(
-            f"Redis at {address} refuses our user or password, or what they may do; see store and "
+            f"Redis at {address} refuses our user or password, or lacks a permission for our user; see store and "
             "store_password_file (ESD_PS_STORE, ESD_PS_STORE_PASSWORD_FILE)"
         ) from error
     except exceptions.InvalidResponse as error:
-        # From its parser, redis-py's text has what came, which may be anything.
-        what = f"to {error.command}" if isinstance(error, _WrongAnswer) else "and nobody can read it"
+        # An error of redis-py's parser quotes the received bytes, which may be anything: they are not repeated.
+        what = f"to {error.command}" if isinstance(error, _WrongAnswer) else "and cannot be parsed"
         raise Unavailable(
-            f"Redis at {address} gives an answer that Redis does not give, {what}. If it goes on, look whether it is a "
-            "Redis that answers there, and what is on the way to it"
+            f"Redis at {address} sends an answer that no Redis would send, {what}. If this continues, check that the "
+            "program at this address is a Redis, and any proxy on the way to it"
         ) from error
     except exceptions.OutOfMemoryError as error:
         raise StorageUnwritable(f"Redis at {address} is full; raise its maxmemory or add nodes") from error
@@ -206,30 +207,30 @@ def translated_errors(address: str) -> Iterator[None]:
 
 
 def lost_data(address: str, sign: str) -> StoreLost:
-    """Returns the error for a Redis that is not what this server has begun with, with the sign of it and what to do."""
+    """Returns the error for a Redis that has lost data since this server started, with its sign and advice."""
     return StoreLost(
-        f"Redis at {address} has lost its data, or is another one: {sign}. Give it its data back and start it again; "
-        "or start the parameter servers again to go on from the last checkpoint that it holds; or begin anew: empty "
+        f"Redis at {address} has lost its data, or is another one: {sign}. Restore its data and start it again; "
+        "or start the parameter servers again to resume from the last checkpoint that it holds; or begin anew: empty "
         "it, and start the parameter servers again"
     )
 
 
 def _refusal(address: str, error: exceptions.ResponseError) -> Exception:
-    """Our error for what Redis, or a script of ours, has refused."""
+    """Returns our error for an error reply of Redis or of one of our scripts."""
     code = str(error).partition(" ")[0]
-    if code in ("NOREPLICAS", "BUSY"):  # too few replicas follow for it to take writes; somebody's script runs
+    if code in ("NOREPLICAS", "BUSY"):  # too few replicas to accept writes; or a long script of another client runs
         return Unavailable(f"Redis at {address} is not ready: {error}")
     if code == "ESDTAKEN":
         return StoreLost(
             f"this parameter server has lost its shard of Redis at {address}: another one has taken over while this "
-            "one was not heard of. It reads and writes nothing any more; stop it"
+            "one did not renew its claim. It reads and writes nothing any more; stop it"
         )
     if code == "ESDGONE":
         return lost_data(address, "the claim that was left in it is gone")
     if code == "WRONGTYPE":
         return FailedPrecondition(
-            f"a key of ours in Redis at {address} holds something of another type: another program has written to this "
-            "database. Give Redis its data back, or begin anew with an empty one, and keep others out of it"
+            f"a key of ours in Redis at {address} holds a value of another type: another program has written to this "
+            "database. Restore its data, or begin anew with an empty database, and keep other programs out of it"
         )
     if "DB index is out of range" in str(error):
         return FailedPrecondition(
@@ -238,17 +239,17 @@ def _refusal(address: str, error: exceptions.ResponseError) -> Exception:
         )
     if code == "MISCONF":
         return StorageUnwritable(
-            f"Redis at {address} cannot save to its disk and takes no writes: {error}. Make room there; then it goes on"
+            f"Redis at {address} cannot save to its disk and accepts no writes: {error}. Make room there"
         )
-    _log.error("Redis at %s refuses what it is asked: %.200r", address, str(error))
+    _log.error("Redis at %s refuses a command: %.200r", address, str(error))
     return FailedPrecondition(
-        f"Redis at {address} refuses what this server asks it, with the code {code[:40]!r}; the log of the server has "
-        "the rest. Is it a Redis of a version that the documentation names?"
+        f"Redis at {address} refuses a command of this server with the code {code[:40]!r}; the log of this server "
+        "has the full text. Is it a Redis of a version that the documentation names?"
     )
 
 
 class _WrongAnswer(exceptions.InvalidResponse):
-    """An answer that its command cannot have."""
+    """An answer whose form does not fit its command."""
 
     def __init__(self, command: Command) -> None:
         super().__init__()
@@ -256,17 +257,17 @@ class _WrongAnswer(exceptions.InvalidResponse):
 
 
 class _SocketCount:
-    """Counts sockets as redis-py opens them."""
+    """Counts the sockets that redis-py opens."""
 
     def __init__(self) -> None:
         self.opened = 0
 
     def count(self, _: AbstractConnection) -> None:
-        """Counts one whose greeting the caller takes care of."""
+        """Counts a socket; redis-py itself sends the greeting."""
         self.opened += 1
 
     def greet(self, connection: AbstractConnection) -> None:
-        """Counts one and greets the server, which redis-py leaves to whoever hooks into the opening."""
+        """Counts a socket and sends the greeting, which redis-py leaves to this hook on a single server."""
         connection.on_connect()  # type: ignore[no-untyped-call]
         self.opened += 1
 
@@ -286,7 +287,7 @@ class _SingleServer:
         return self._sockets.opened
 
     def execute(self, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
-        del keys  # one server has all of them
+        del keys  # the one server holds all keys
         with translated_errors(self.address):
             return _raised(_pipelined(self._client, commands))
 
@@ -298,7 +299,7 @@ class _SingleServer:
 
 
 class _Cluster:
-    """A RedisConnection to a Redis Cluster. A write that it has answered is on a replica too, if there is one."""
+    """A RedisConnection to a Redis Cluster. An acknowledged write is on a replica, too, if there is one."""
 
     spans_partitions = False
 
@@ -334,7 +335,7 @@ class _Cluster:
         self._client.close()
 
     def _send(self, keys: Sequence[bytes], commands: Sequence[Command], which: list[int], replies: list[Reply]) -> None:
-        """Sends the commands at the positions `which` and puts what they answer into `replies`."""
+        """Sends the commands at the positions `which` and writes their replies into `replies`."""
         by_node = defaultdict(list)
         for i in which:
             by_node[self._client.get_node_from_key(keys[i])].append(i)  # type: ignore[no-untyped-call]
@@ -345,27 +346,29 @@ class _Cluster:
                 for i, reply in zip(indices, answered, strict=True):
                     replies[i] = reply
         except (exceptions.ConnectionError, exceptions.TimeoutError):
-            self._client.nodes_manager.initialize()  # a replica may have taken over: find it for the next try
+            self._client.nodes_manager.initialize()  # a replica may have taken over: the next try must find it
             raise
 
 
 class _Replicas:
-    """Makes the primaries of a Redis Cluster wait until a replica has what was written.
+    """Makes the primaries of a Redis Cluster wait until a replica has confirmed each write.
 
-    A primary answers before its replicas have a write, and one that dies then takes the write along. So every block of
-    commands ends with WAIT, which costs nothing where nothing was written. A primary without a replica goes on alone.
+    A primary answers before its replicas have a write, and if it dies then, the write is lost. So every block of
+    commands ends with WAIT, which costs nothing if nothing was written. A primary without a replica does not wait.
     """
 
     def __init__(self, timeout_seconds: float) -> None:
-        """Gives a replica half of the `timeout_seconds` that one reply may take."""
+        """Grants a replica half of the `timeout_seconds` of one reply."""
         self._wait: Command = (b"WAIT", 1, max(1, int(500 * timeout_seconds)))  # milliseconds
-        self._asked: dict[str, tuple[float, bool]] = {}  # by primary: when it was asked, and whether it had a replica
+        self._asked: dict[
+            str, tuple[float, bool]
+        ] = {}  # by primary: time of the last check, and whether it had a replica
 
     def send(self, name: str, primary: Redis, commands: Sequence[Command]) -> list[Reply]:
-        """Replies to commands that are sent to the primary called `name`.
+        """Sends commands to the primary called `name`, and returns their replies.
 
         Raises:
-            exceptions.TimeoutError: the primary has a replica that has not confirmed in time, or is no primary anymore.
+            exceptions.TimeoutError: the primary has a replica that did not confirm in time, or is no primary any more.
         """
         asked, replicated = self._asked.get(name, (0.0, False))
         if time.monotonic() - asked > _REPLICA_CHECK_SECONDS:
@@ -374,7 +377,7 @@ class _Replicas:
             return _pipelined(primary, commands)
         *replies, confirmed = _pipelined(primary, [*commands, self._wait])
         if isinstance(confirmed, exceptions.ResponseError):
-            # A primary that hung runs what lies in its sockets before it learns that its replica has taken over.
+            # A primary that hung first runs the commands in its sockets, then learns that a replica has taken over.
             raise exceptions.TimeoutError(f"{name} has not waited for a replica: {confirmed}")
         if confirmed == 0 and self._has_replica(name, primary):
             raise exceptions.TimeoutError("no replica has confirmed a write in time")
@@ -387,16 +390,16 @@ class _Replicas:
 
 
 def ask(client: Redis, command: Command) -> Reply:
-    """Returns what one server answers to a command, inside `translated_errors`."""
+    """Returns one server's answer to a command; call it inside `translated_errors`."""
     return _raised(_pipelined(client, [command]))[0]
 
 
 def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Reply]:
-    """Returns a reply per command, an exception where it failed; redis-py would raise it with the command's data.
+    """Returns a reply per command, an exception object for a failed one; redis-py's own would quote the command's data.
 
     Raises:
-        exceptions.InvalidResponse: what comes is no reply, or none that the command can have. Nothing of it is
-            believed, and whatever else may come over that socket is not read.
+        exceptions.InvalidResponse: the received bytes are not a reply, or not one that fits its command. No reply of
+            the block is used, and the idle sockets are closed, so that later replies cannot be mixed up.
     """
     with client.pipeline(transaction=False) as pipeline:
         for command in commands:
@@ -413,7 +416,7 @@ def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Reply]:
 
 
 def _raised(replies: list[Reply]) -> list[Reply]:
-    """Returns the replies, or the first exception among them raised."""
+    """Returns the replies, or raises the first exception among them."""
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply

@@ -1,4 +1,4 @@
-"""Pending partial gradients: in memory to work on, and in Redis to outlive the process."""
+"""Pending partial gradients: in memory for the computation, and in Redis to outlive the process."""
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
@@ -20,11 +20,11 @@ from esd.services.domain.ids import GOLDEN, partition_of
 from esd.services.domain.rows import GradientBlock
 from esd.services.domain.tables import TableSpec
 
-_SCAN_FIELDS = 500  # that Redis looks at per step
+_SCAN_FIELDS = 500  # fields that Redis examines per step
 
 
 class RedisPartials:
-    """A PartialStore whose every change is in Redis before it is in memory."""
+    """A PartialStore that stores every change in Redis before it changes its copy in memory."""
 
     def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, claim: Claim, rows: RowStore) -> None:
         self._memory = MemoryPartials(spec.dimension)
@@ -34,7 +34,7 @@ class RedisPartials:
         self._hashes = layout.partition_keys("g", spec.name)
         self._own = [self._hashes[partition] for partition in shard.partitions]
         self._gradients_per_command = layout.rows_per_command(4 * spec.dimension)
-        # A field of the hashes names a gradient, its value is the split and the gradient.
+        # A field of these hashes identifies a gradient; its value holds the split and the gradient.
         self._field = np.dtype([("id", "<u8"), ("worker", "u1")])
         columns = [("target", "<i8"), ("contributors", "<u8"), ("step", "<i8"), ("gradient", "<f4", (spec.dimension,))]
         self._value = np.dtype([*columns, ("checksum", "<u4")])
@@ -44,9 +44,9 @@ class RedisPartials:
         return self._memory.memory_bytes
 
     def load(self) -> None:
-        """Takes up what is pending in Redis.
+        """Loads the pending gradients from Redis.
 
-        Gradients for versions that the rows have reached are removed: a crash between writing a row and discarding its
+        It removes gradients whose version the row has reached: a crash after writing the row and before discarding its
         gradients leaves them behind.
         """
         for block in self._stored():
@@ -84,6 +84,7 @@ class RedisPartials:
         return self._memory.sum(block)
 
     def discard(self, ids: NDArray[np.uint64]) -> None:
+        # The pending contributors of each id, as one bit per worker slot, name the fields to remove.
         contributors = self._memory.splits(ids).contributors
         masks = np.unpackbits(contributors.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
         rows, workers = np.nonzero(masks)
@@ -109,7 +110,7 @@ class RedisPartials:
         self._redis.execute(hashes, [self._claim.write(b"HDEL", key, *fields[part]) for key, part in pairs])
 
     def _stored(self) -> Iterator[GradientBlock]:
-        """Yields all pending gradients that Redis holds, in blocks of one worker each."""
+        """Yields all pending gradients in Redis, in blocks of one worker each."""
         for key in self._own:
             cursor = b""
             while cursor != b"0":
@@ -135,7 +136,7 @@ class RedisPartials:
                 targets=np.ascontiguousarray(part["target"]),
                 contributors=np.ascontiguousarray(part["contributors"]),
                 steps=part["step"].astype(np.uint32),
-                rates=np.zeros(len(ids), np.float32),  # only the last contribution's counts
+                rates=np.zeros(len(ids), np.float32),  # only the rate of the last contribution is used
                 gradients=np.ascontiguousarray(part["gradient"]),
                 worker=int(worker),
             )
@@ -152,7 +153,7 @@ class RedisPartials:
 
 
 def _checksums(ids: NDArray[np.uint64], worker: int, values: NDArray[np.void]) -> NDArray[np.uint32]:
-    """Returns a checksum per gradient over its id, its worker and all that is kept under these."""
+    """Returns a checksum per gradient over its id, its worker and its value."""
     names = ids ^ np.uint64(worker * GOLDEN & 0xFFFFFFFFFFFFFFFF)
     covered = np.ascontiguousarray(_packed(values)[:, 8:-4]).view(np.float32)
     return checksums(names, np.ascontiguousarray(values["target"]), covered)

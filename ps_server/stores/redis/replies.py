@@ -1,7 +1,7 @@
-"""What Redis may answer to the commands of this store.
+"""The forms of Redis' answers to the commands of this store.
 
-What answers may be another program, a proxy, or a Redis that a fault has put out of step: what it says is not believed
-before it has the form that the command's answers have. Otherwise a push would be acknowledged that nobody has stored.
+The peer may be another program, a proxy, or a Redis that a fault has put out of step. So a reply is used only if it has
+the form of an answer to its command; otherwise a push could be acknowledged that was never stored.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from esd.ps_server.stores.redis import scripts
 
 _TEXT, _TEXT_OR_NONE = frozenset([bytes]), frozenset([bytes, type(None)])
 
-Fits = Callable[[Any, int], bool]  # whether a reply fits, to a command with so many keys or fields
+Fits = Callable[[Any, int], bool]  # whether a reply fits a command with this number of keys or fields
 
 
 def is_answer(command: tuple[bytes | int, ...], reply: object) -> bool:
-    """Returns whether a reply, which is no error, has the form of an answer to the command."""
+    """Returns whether a reply, which is not an error, has the form of an answer to the command."""
     name = command[0]
     if name != b"EVAL":
         return _COMMANDS[name](reply, len(command) - (1 if name == b"MGET" else 2))
     script, keys = command[1], int(command[2])
-    if script == scripts.WRITE:  # the name of what it runs follows keys, shard and token; it writes, or fails
+    if script == scripts.WRITE:  # the name of the command it runs follows keys, shard and token; it writes, or fails
         return reply is not None and _COMMANDS[command[5 + keys]](reply, 0)
     return _SCRIPTS[script](reply, keys if script == scripts.READ_VERSIONS else keys - 1)
 
@@ -44,7 +44,7 @@ def _is_count(reply: object, _: int) -> bool:
 
 
 def _is_set(reply: object, count: int) -> bool:
-    """Whether a value was set, or was there already: the latter where NX follows it."""
+    """Whether the value was set, or, with NX, existed already."""
     return reply == b"OK" or (reply is None and count == 2)
 
 
@@ -61,12 +61,12 @@ def _are_values(reply: object, count: int) -> bool:
 
 
 def _is_piece(reply: object, _: int) -> bool:
-    """Whether it is a cursor, and fields with their values."""
+    """Whether it is a cursor, and a list of fields and values."""
     return type(reply) is list and len(reply) == 2 and _is_cursor(reply[0]) and _are_pairs(reply[1], 0)
 
 
 def _are_keys(reply: object, _: int) -> bool:
-    """Whether it is a cursor, and keys."""
+    """Whether it is a cursor, and a list of keys."""
     return type(reply) is list and len(reply) == 2 and _is_cursor(reply[0]) and _are_texts(reply[1], 0)
 
 
@@ -81,7 +81,7 @@ def _are_entries(reply: object, _: int) -> bool:
 
 
 def _is_entry(name: object) -> bool:
-    """Whether it is what an entry of a stream is called, `<number>-<number>`."""
+    """Whether it is the name of a stream entry, `<number>-<number>`."""
     return type(name) is bytes and len(parts := name.split(b"-")) == 2 and all(part.isdigit() for part in parts)
 
 
@@ -94,7 +94,7 @@ def _are_versions(reply: object, rows: int) -> bool:
 
 
 def _is_claim(reply: object, _: int) -> bool:
-    """Whether it is a token, or what tells of another claim: texts, and in the fifth place how long it lives."""
+    """Whether it is a token, or the description of another claim: texts, and in fifth place its time to live."""
     if type(reply) is not list:
         return type(reply) is bytes
     texts = [*reply[:4], *reply[5:]]

@@ -1,6 +1,6 @@
-"""One table's rows in Redis, and the way back to its cuts.
+"""One table's rows in Redis, and their pre-images at its cuts.
 
-Pre-images lie in hashes, a generation of them per cut. The scripts that change a row write its pre-image with it.
+Pre-images are in hashes, one generation per cut. A script that changes a row writes its pre-image in the same step.
 """
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
@@ -25,18 +25,18 @@ from esd.services.domain.tables import TableSpec
 
 T = TypeVar("T")
 
-_SCAN_KEYS = 1000  # that Redis looks at per step
+_SCAN_KEYS = 1000  # keys that Redis examines per step
 
 
 @dataclass(frozen=True, slots=True)
 class _Step(Generic[T]):
-    """Commands that belong together.
+    """Commands that belong together, and the conversion of their replies.
 
     Attributes:
-        groups: how the rows are shared out over them.
-        keys: of the rows, in the order of the groups.
+        groups: the grouping of the rows into the commands.
+        keys: keys of the rows, in the order of the groups.
         commands: one for each part of the groups.
-        result: makes of their replies what the caller wants.
+        result: converts their replies to the result.
     """
 
     groups: layout.Groups
@@ -50,8 +50,8 @@ class RedisRows:
 
     Attributes:
         keys: the keys of the rows.
-        rows_per_command: how many rows one command should name at most.
-        pre_image_prefix: begins the names of the hashes that pre-images go to; empty: none are kept.
+        rows_per_command: the most rows that one command should name.
+        pre_image_prefix: prefix of the keys of the hashes that receive pre-images; empty: none are kept.
     """
 
     def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, claim: Claim) -> None:
@@ -91,7 +91,7 @@ class RedisRows:
         return sum(self._execute(groups, keys, commands))
 
     def scan(self) -> Iterator[RowBlock]:
-        seen = SeenIds()  # SCAN names a key twice when Redis rehashes meanwhile
+        seen = SeenIds()  # SCAN may return a key twice if Redis rehashes meanwhile
         for ids in self._stored_ids():
             yield from self.read(ids[seen.add(ids)]).pieces(self.rows_per_command)
 
@@ -106,14 +106,14 @@ class RedisRows:
         return sum(map(layout.number, rows)), sum(map(layout.number, trainings))
 
     def clear(self) -> None:
-        # The counters go first: they never count rows that are not there, which would look like a loss.
+        # The counters go first: a counter above the number of rows would look like a loss of rows.
         self._redis.execute(self._counters, [self._claim.write(b"UNLINK", counter) for counter in self._counters])
         for ids in self._stored_ids():
             groups, keys = self._grouped(ids)
             self._execute(groups, keys, [self._claim.script(scripts.REMOVE, keys[part]) for part in groups.parts])
 
     def _stored_ids(self) -> Iterator[NDArray[np.uint64]]:
-        """Yields the ids of this shard's rows; some may come twice."""
+        """Yields the ids of this shard's rows; some may appear twice."""
         for server in self._redis.servers():
             cursor = b""
             while cursor != b"0":
@@ -124,7 +124,7 @@ class RedisRows:
                 yield ids[shard_of(ids, self._shard.count) == self._shard.index]
 
     def _grouped(self, ids: NDArray[np.uint64]) -> tuple[layout.Groups, list[bytes]]:
-        """Returns how the rows are shared out over commands, and their keys in that order."""
+        """Returns the grouping of the rows into commands, and their keys in this order."""
         partitions = partition_of(ids)
         if self._redis.spans_partitions:
             groups = layout.in_given_order(len(ids), self.rows_per_command)
@@ -144,7 +144,7 @@ class RedisRows:
         return _Step(groups, keys, [(b"MGET", *keys[part]) for part in groups.parts], rows)
 
     def _writing(self, block: RowBlock) -> _Step[NDArray[np.bool_]]:
-        """Returns the step that stores rows which are newer."""
+        """Returns the step that stores the newer rows of a block."""
         groups, keys = self._grouped(block.ids)
         columns = (groups.arrange(block.ids), groups.arrange(block.versions), groups.arrange(block.rows))
         values, prefix = layout.encode_rows(*columns), self.pre_image_prefix
@@ -156,7 +156,7 @@ class RedisRows:
         return _Step(groups, keys, commands, stored)
 
     def _run(self, *steps: _Step[Any]) -> list[Any]:
-        """Runs steps one after the other, in one trip to each server, and returns what each of them makes."""
+        """Runs steps in order, in one round trip to each server, and returns the result of each."""
         keys = [step.keys[part.start] for step in steps for part in step.groups.parts]
         replies = self._redis.execute(keys, [command for step in steps for command in step.commands])
         answers, start = [], 0
@@ -183,7 +183,7 @@ class RedisCuts:
         self._rows = rows
 
     def resume(self, cuts: Sequence[int], saved: int) -> bool:  # noqa: ARG002
-        return False  # all rows are there
+        return False  # Redis holds all rows
 
     def keep_pre_images(self, cut: int | None) -> None:
         self._rows.pre_image_prefix = b"" if cut is None else b"u%d:" % cut
@@ -232,13 +232,13 @@ class RedisCuts:
         return sum(self._redis.execute(names, [(b"HLEN", name) for name in names]))
 
     def _pre_images(self, cut: int) -> Iterator[RowBlock]:
-        """Yields a cut's generation; version 0 where there was no row. Raises FailedPrecondition if one is damaged."""
+        """Yields a cut's generation; version 0 where no row existed. Raises FailedPrecondition if one is damaged."""
         for name in self._hashes(cut):
             for ids, values in self._stored(name):
                 yield RowBlock(ids, *layout.decode_rows(ids, values, self._width))
 
     def _stored(self, name: bytes) -> Iterator[tuple[NDArray[np.uint64], list[bytes]]]:
-        """Yields the ids and values of one hash, piece by piece."""
+        """Yields the ids and values of one hash, in pieces."""
         cursor = b""
         while cursor != b"0":
             scan: Command = (b"HSCAN", name, cursor or b"0", b"COUNT", self._rows.rows_per_command)
@@ -247,7 +247,7 @@ class RedisCuts:
                 yield layout.join_rows(pairs[::2], 8).view(np.uint64).ravel(), pairs[1::2]
 
     def _hashes(self, cut: int) -> list[bytes]:
-        """Returns the names of a generation's hashes, one per partition of this shard."""
+        """Returns the keys of a generation's hashes, one per partition of this shard."""
         names = layout.partition_keys(f"u{cut}", self._table)
         return [names[partition] for partition in self._shard.partitions]
 

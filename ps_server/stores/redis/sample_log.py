@@ -10,17 +10,17 @@ from esd.ps_server.stores.redis.claim import Claim
 from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply
 from esd.services.domain.batches import LogEntry
 
-_READ_ENTRIES = 16  # in one reply; a batch may have megabytes
+_READ_ENTRIES = 16  # per reply; one batch may have megabytes
 
 
 class RedisLog:
     """A LogStore over one Redis Stream.
 
-    The entry that ends at sample e has the ID e-0, the mark of the stream's end there e-1. So the IDs rise, an entry
-    cannot be added twice, and a checkpoint at sample s covers the entries whose IDs are below s-1.
+    The entry that ends at sample e has the ID e-0; the mark of the stream's end there has the ID e-1. So the IDs rise,
+    no entry can be added twice, and a checkpoint at sample s covers the entries whose IDs are below s-1.
     """
 
-    durable = True  # as durable as Redis keeps anything
+    durable = True  # as durable as this Redis
 
     def __init__(self, shard: int, table: str, redis: RedisConnection, claim: Claim) -> None:
         self._key = log_key(shard, table)
@@ -54,7 +54,7 @@ class RedisLog:
         place = f"entry {name.decode()} of the sample log {self._key.decode()} in Redis at {self._redis.address}"
         known = dict(zip(fields[::2], fields[1::2], strict=False))
         samples = known.get(b"samples", b"")
-        count = int(samples) if samples.isdigit() else -1  # which no entry was sealed with
+        count = int(samples) if samples.isdigit() else -1  # no entry was sealed with -1, so its checksum will differ
         batch = unsealed(_sealed_name(name, count), known.get(b"batch", b""), place, LOG_REMEDY)
         return LogEntry(int(name.partition(b"-")[0]) - count, count, batch)
 
@@ -63,7 +63,7 @@ class RedisLog:
 
 
 def log_key(shard: int, table: str) -> bytes:
-    """The stream of a table's sample log on one shard."""
+    """Returns the key of the stream of a table's sample log on one shard."""
     return f"s{shard}:{table}".encode()
 
 

@@ -1,10 +1,11 @@
 """Lua scripts that Redis runs. Each call is atomic and may be repeated without harm.
 
-Every script that writes begins with `FENCED`: it does nothing unless the claim of the server that sends it is the one
-that is known beside its keys (claim.py). KEYS[1] is where that is, ARGV[1] and ARGV[2] are shard and token.
+Every script that writes begins with `FENCED`: it does nothing unless the sender's claim is the one recorded in the
+    fence
+(claim.py). KEYS[1] is the key of the fence, ARGV[1] and ARGV[2] are shard and token.
 """
 
-# ESDTAKEN: another server has claimed the shard since. ESDGONE: nobody has, so Redis has lost what was there.
+# ESDTAKEN: another server has claimed the shard since. ESDGONE: no server has, so Redis has lost the claim.
 FENCED = b"""
 local owner = redis.call('HGET', KEYS[1], ARGV[1])
 if owner ~= ARGV[2] then
@@ -13,16 +14,16 @@ if owner ~= ARGV[2] then
 end
 """
 
-# Runs one command that writes. KEYS[2]: the key that it names. ARGV[3...]: its name, and what follows the key.
+# Runs one command that writes. KEYS[2]: its key. ARGV[3...]: its name, and the arguments after the key.
 WRITE = FENCED + b"return redis.call(ARGV[3], KEYS[2], unpack(ARGV, 4))"
 
-# Removes keys of one slot. KEYS[2...]: these.
+# Removes keys of one slot: KEYS[2...].
 REMOVE = FENCED + b"return redis.call('UNLINK', unpack(KEYS, 2))"
 
 # Claims a shard. KEYS: all claims, a hash: <shard> -> token, <shard>:of -> number of shards, <shard>:until -> Redis'
-# milliseconds, <shard>:process, claims -> how many there have been. ARGV: shard, number of shards, something random,
+# milliseconds, <shard>:process, claims -> the number of claims so far. ARGV: shard, number of shards, a random text,
 # milliseconds to live, process; then tokens of claims whose processes have died. Returns the token, or a list that
-# tells of a live claim in the way: of the same shard, or of any shard of another number.
+# describes a live claim in the way: of the same shard, or of any shard if the numbers of shards differ.
 CLAIM = b"""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -55,7 +56,7 @@ redis.call('HSET', KEYS[1], ARGV[1] .. ':until', string.format('%.0f', milliseco
 """
 )
 
-# Gives a claim up. KEYS: all claims.
+# Gives a claim back. KEYS: all claims.
 LEAVE = (
     FENCED
     + b"""
@@ -63,8 +64,8 @@ redis.call('HDEL', KEYS[1], ARGV[1], ARGV[1] .. ':of', ARGV[1] .. ':until', ARGV
 """
 )
 
-# Makes a claim known to the scripts of one slot of a cluster. KEYS: where. ARGV: shard, token, 1 if no server of
-# another shard may write there. Tokens rise, so one that comes late does not displace its successor.
+# Makes a claim known to the scripts of one slot of a cluster. KEYS: the fence. ARGV: shard, token, 1 if no server of
+# another shard may write there. Tokens rise, so a late call does not displace the claim of a successor.
 SET_FENCE = b"""
 local known = ARGV[3] == '1' and redis.call('HVALS', KEYS[1]) or {redis.call('HGET', KEYS[1], ARGV[1]) or ''}
 for _, token in ipairs(known) do
@@ -74,7 +75,7 @@ if ARGV[3] == '1' then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 """
 
-# Reads versions. KEYS: rows. Returns the versions as one string of int64; 0 where there is no row.
+# Reads versions. KEYS: rows. Returns the versions as one string of int64; 0 where the row does not exist.
 READ_VERSIONS = b"""
 local versions = {}
 for i = 1, #KEYS do
@@ -89,10 +90,10 @@ return table.concat(versions)
 _TAG = b"string.sub(KEYS[i], 3, -10)"
 
 # Stores rows that are newer than the stored ones. KEYS[2...]: rows. ARGV[3]: the prefix of the hashes of pre-images,
-# '' to keep none; then one value per row. The first pre-image of a row is kept under its id; it is '' where there was
-# no row. Returns a digit per row: 1 if it was stored, 0 if the stored one is as new. The counters are written even if
-# no row is stored: WAIT waits for what its own connection has written, and a push that is repeated for want of a
-# replica must wait again.
+# '' to keep none; then one value per row. The first pre-image of a row is kept under its id; it is '' if the row did
+# not exist. Returns a digit per row: 1 if it was stored, 0 if the stored one is as new. The counters are written even
+# if no row is stored: WAIT only waits for writes of its own connection, and a push that is repeated because no replica
+# confirmed it must wait again.
 WRITE_NEWER = (
     FENCED
     + b"""
@@ -127,8 +128,8 @@ return table.concat(results)
 """
 )
 
-# Takes rows that are below a version out of the table. KEYS[2...]: rows. ARGV[3...]: the prefix of the hashes of
-# pre-images, '' to keep none; the version. Pre-images are kept as above. Returns how many rows there were.
+# Removes rows that are below a version. KEYS[2...]: rows. ARGV[3...]: the prefix of the hashes of pre-images, '' to
+# keep none; the version. Pre-images are kept as above. Returns the number of removed rows.
 FORGET_OLDER = (
     FENCED
     + b"""
@@ -155,8 +156,8 @@ return count
 """
 )
 
-# Puts rows back to their pre-images. KEYS[2...]: rows of one partition. ARGV[3...]: one pre-image per row, '' where
-# there was no row.
+# Puts rows back to their pre-images. KEYS[2...]: rows of one partition. ARGV[3...]: one pre-image per row, '' if the row
+# did not exist.
 PUT_BACK = (
     FENCED
     + b"""
@@ -184,8 +185,8 @@ redis.call('HINCRBY', 'n:' .. tag, 'trainings', string.format('%.0f', trainings)
 """
 )
 
-# Saves the record of one shard. KEYS[2]: a table's history. ARGV[3...]: number of shards, the record. Returns 0 when
-# the history is that of another number of shards.
+# Saves the record of one shard. KEYS[2]: a table's history. ARGV[3...]: number of shards, the record. Returns 0 if
+# the history belongs to another number of shards.
 SAVE_RECORD = (
     FENCED
     + b"""
@@ -196,8 +197,8 @@ return 1
 """
 )
 
-# Replaces the records after a change of the number of shards. KEYS[2]: a table's history. ARGV[3...]: number of shards
-# before, number of shards now, a record for each of them. Only the first call does anything.
+# Replaces the records after a change of the number of shards. KEYS[2]: a table's history. ARGV[3...]: old number of
+# shards, new number of shards, a record for each new shard. Only the first call has an effect.
 RESHARD_RECORDS = (
     FENCED
     + b"""
@@ -208,8 +209,8 @@ for i = 5, #ARGV do redis.call('HSET', KEYS[2], i - 5, ARGV[i]) end
 """
 )
 
-# Counts how many keys a single Redis lacks of those that must be there. KEYS: the counters of all tables. The keys of
-# pre-images, parts and logs are not looked at, so up to some hundred rows may be missing unseen.
+# Counts how many keys a single Redis lacks, given the counters of its rows. KEYS: the counters of all tables. Keys of
+# pre-images, parts and logs are not subtracted, so a loss of as many rows as there are such keys stays unseen.
 MISSING_ROWS = b"""
 local there = -redis.call('DBSIZE')
 for i = 1, #KEYS do

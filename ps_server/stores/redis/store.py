@@ -32,7 +32,7 @@ class RedisStore:
     name = "redis"
 
     def __init__(self, url: str, shard: Shard, timeout_seconds: float, access: RedisAccess) -> None:
-        """Connects, and makes sure that Redis can keep this shard.
+        """Connects, and checks that Redis can keep this shard.
 
         Raises:
             InvalidArgument: the URL is malformed.
@@ -82,14 +82,14 @@ class RedisStore:
         self._claim.fence([_TABLES], alone=False)
         for spec in self.tables():
             self._fence(spec.name)
-        if not exclusive:  # otherwise it is a look at what is there, whatever that is
+        if not exclusive:  # an exclusive claim is made by a tool, which must be able to look at a damaged store
             self._check_rows()
 
     def release(self) -> None:
         self._claim.leave()
 
     def ping(self) -> None:
-        self._claim.renew()  # first: whoever has taken over has a pulse of its own
+        self._claim.renew()  # first: a server that has taken over has its own pulse, which would look like lost data
         self._redis.ping()
         self._check_rows()
 
@@ -103,7 +103,7 @@ class RedisStore:
         check_rows(self._redis, [name.decode(errors="replace") for name in names])
 
     def _fence(self, table: str) -> None:
-        """Makes the claim known wherever this server writes for a table."""
+        """Makes the claim known at every key that this server writes for a table."""
         partitions = partition_keys("e", table)
         self._claim.fence([partitions[partition] for partition in self._shard.partitions], alone=True)
         others = history_key(table), parts_key(table), dense_key(table), log_key(self._shard.index, table)
@@ -115,7 +115,7 @@ class RedisStore:
         _, stored = self._redis.execute([_LAYOUT, _LAYOUT], [(b"SET", _LAYOUT, text, b"NX"), (b"GET", _LAYOUT)])
         if stored != text:
             raise FailedPrecondition(
-                f"Redis at {self._redis.address} holds tables in format {stored!r}, this server keeps them "
+                f"Redis at {self._redis.address} holds tables in format {stored!r}, and this server keeps them "
                 f"in format {_FORMAT}; use the version that wrote them, or another Redis database"
             )
 

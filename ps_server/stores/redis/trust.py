@@ -1,8 +1,8 @@
-"""What must be true of a Redis before, and as long as, rows are trusted to it.
+"""The conditions under which a Redis is trusted with rows.
 
-Before: no server may drop rows when its memory is full (`check_configuration`). As long as: it must be the Redis that
-this server has begun with, and not one that was emptied, or started again without its data or with those of long ago
-(`MarkedConnection`), and no row may have vanished from it (`check_rows`).
+At the start no server may be configured to drop rows when its memory is full (`check_configuration`). Later Redis must
+still be the one that this server started with: not emptied, and not restarted without its data or with old data
+(`MarkedConnection`); and no row may have vanished from it (`check_rows`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from esd.services.domain.errors import FailedPrecondition
 
 _log = logging.getLogger(__name__)
 
-_CLUSTER_MARKS = 128  # enough for each of a few dozen nodes to have one
-_LEAVING_SECONDS = 2.0  # longest that another server may take to leave its marks
+_CLUSTER_MARKS = 128  # so many that each of a few dozen nodes has one
+_LEAVING_SECONDS = 2.0  # the longest that another server may take to write its marks
 _LOOK_SECONDS = 0.05
 
 
 def check_configuration(redis: RedisConnection) -> None:
-    """Looks at the configuration of every server, as far as it may be read.
+    """Checks the configuration of every server, if it may be read.
 
     Raises:
         Unavailable: a server is out of reach.
@@ -58,10 +58,10 @@ def check_configuration(redis: RedisConnection) -> None:
 
 
 def check_rows(redis: RedisConnection, tables: Sequence[str]) -> None:
-    """Compares the number of keys of a single Redis with what the counters of the tables' rows say.
+    """Compares the number of keys of a single Redis with the counters of the tables' rows.
 
-    Every script that adds or removes rows counts them in the same step, so fewer keys than rows mean that somebody
-    else has removed some. What a cluster holds cannot be counted in one step, so nothing is compared there.
+    Every script that adds or removes rows counts them in the same step, so fewer keys than rows mean that another
+    program has removed some. The keys of a cluster cannot be counted in one step, so they are not compared.
 
     Raises:
         StoreLost: rows are gone.
@@ -72,26 +72,27 @@ def check_rows(redis: RedisConnection, tables: Sequence[str]) -> None:
         if missing > 0:
             raise StoreLost(
                 f"Redis at {redis.address} has lost {missing} rows or more: it holds fewer keys than rows were stored. "
-                "Stop what uses it, then look with `esd checkpoint verify` which checkpoint is whole and go back to it "
-                "with `esd checkpoint restore`; or give Redis its data back; or begin anew with an empty one"
+                "Stop its users, then find a whole checkpoint with `esd checkpoint verify` and go back to it "
+                "with `esd checkpoint restore`; or restore the data of Redis; or begin anew with an empty one"
             )
 
 
 class MarkedConnection:
-    """A RedisConnection that answers only as long as Redis is the one that this server has begun with, and whole.
+    """A RedisConnection that answers only while Redis is the one that this server started with, and whole.
 
-    A Redis that was started again without its data or with those of long ago, that was emptied, or another one at its
-    address, would take pushes and answer pulls as if what was stored since had never been. Two things tell:
+    A Redis that was restarted without its data or with old data, that was emptied, or that was replaced by another one
+    at its address, would accept pushes and answer pulls as if later writes had never happened. Two values reveal it:
 
-    - Marks are random values, one or more on every node, that whoever comes first leaves and nobody changes.
-    - The pulse is a number beside each mark that one server raises with every ping. A Redis that has gone back to an
-      earlier state has an earlier number.
+    - Marks are random values, at least one on every node, which the first server writes and no server changes.
+    - The pulse is a number per mark that a server raises with every ping. A Redis that has returned to an earlier
+      state has an earlier number.
 
-    Both are compared with every ping, and after every new socket before what was sent over it is answered.
+    Both are compared with every ping. They are also compared after every new socket, before the replies that came over
+    it are returned.
     """
 
     def __init__(self, redis: RedisConnection) -> None:
-        """Leaves the marks, unless they are there.
+        """Writes the marks, unless they exist.
 
         Raises:
             Unavailable: Redis is out of reach.
@@ -103,7 +104,7 @@ class MarkedConnection:
         numbers = range(1 if redis.spans_partitions else _CLUSTER_MARKS)
         self._keys = [b"esd:mark:%d" % number for number in numbers]
         self._pulses: list[bytes] = []  # none before `begin_pulse`
-        self._known = self._sent = secrets.randbits(40)  # the pulse is one of these, or between them
+        self._known = self._sent = secrets.randbits(40)  # bounds of the pulse: last confirmed value, last sent value
         self._sockets_checked = redis.sockets_opened
         self._check_whole()
         token = secrets.token_hex(8).encode()
@@ -112,11 +113,11 @@ class MarkedConnection:
 
     @property
     def sockets_opened(self) -> int:
-        """How many sockets have been opened so far, to any server."""
+        """Number of sockets opened so far, to any server."""
         return self._redis.sockets_opened
 
     def execute(self, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
-        """Sends commands as RedisConnection does. Raises StoreLost, too, when Redis has lost its data."""
+        """Sends commands as RedisConnection does. Raises StoreLost also if Redis has lost its data."""
         replies = self._redis.execute(keys, commands)
         if self._redis.sockets_opened != self._sockets_checked:
             opened = self._redis.sockets_opened
@@ -129,13 +130,18 @@ class MarkedConnection:
         return self._redis.servers()
 
     def begin_pulse(self, shard: int) -> None:
-        """Leaves the pulse of a shard, which from now on is this process' alone to change."""
+        """Writes the pulse of a shard, which only this process changes from now on."""
         pulses = [b"esd:pulse:%d:%d" % (shard, number) for number in range(len(self._keys))]
         self._redis.execute(pulses, [(b"SET", pulse, self._sent) for pulse in pulses])
         self._pulses = pulses
 
     def ping(self) -> None:
-        """Raises Unavailable while a server is out of reach, StoreLost when one has lost what it held."""
+        """Checks marks and pulse, and raises the pulse.
+
+        Raises:
+            Unavailable: a server is out of reach.
+            StoreLost: a server has lost its data.
+        """
         self._check()
         self._sent += 1
         self._redis.execute(self._pulses, [(b"SET", pulse, self._sent) for pulse in self._pulses])
@@ -146,8 +152,8 @@ class MarkedConnection:
         self._redis.close()
 
     def _check(self) -> None:
-        """Raises StoreLost unless marks and pulse are as they were left."""
-        known = self._known  # before the pulse is read: another thread may raise it meanwhile
+        """Raises StoreLost unless marks and pulse have their expected values."""
+        known = self._known  # read before the pulse, because another thread may raise the pulse meanwhile
         found = self._read([*self._keys, *self._pulses])
         if found[: len(self._keys)] != self._marks or None in found:
             raise lost_data(self.address, "the marks that were left in it are gone")
@@ -156,7 +162,7 @@ class MarkedConnection:
                 raise lost_data(self.address, "it is as it was earlier, or another parameter server has taken over")
 
     def _check_whole(self) -> None:
-        """Checks that all marks are there, or none. Another server may be leaving them just now, which is quick."""
+        """Checks that all marks exist, or none. Another server may be writing them just now, which takes a moment."""
         deadline = time.monotonic() + _LEAVING_SECONDS
         while any(there := self._read(self._keys)) and not all(there):
             if time.monotonic() > deadline:

@@ -112,7 +112,7 @@ async def test_a_second_server_is_refused_and_the_first_goes_on(own_redis, proce
         await client.create_table()
         await client.send(row_push(range(300), 1, 1.0))
         with pytest.raises(
-            RuntimeError, match=r"parameter server 0 of 1 runs on Redis at 127.0.0.1:\d+, or was heard of"
+            RuntimeError, match=r"parameter server 0 of 1 runs on Redis at 127.0.0.1:\d+, or last renewed its claim"
         ):
             await processes(own_redis)
         assert await client.send(row_push(range(300), 2, 2.0)) == (300, 0)
@@ -167,7 +167,7 @@ def go_back(redis, directory):
         (lambda redis, _: redis.cli("flushall"), "has lost its data, or is another one: the claim .* is gone"),
         (lambda redis, _: lose_rows(redis, 400), r"has lost \d+ rows or more"),
         (go_back, "has lost its data, or is another one: it is as it was earlier"),
-        (lambda redis, _: redis.cli("set", "esd:servers", "x"), "holds something of another type"),
+        (lambda redis, _: redis.cli("set", "esd:servers", "x"), "holds a value of another type"),
     ],
 )
 async def test_a_store_that_is_not_what_it_was_is_noticed_at_once_and_named(accident, text, own_redis, start, tmp_path):
