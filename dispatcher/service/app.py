@@ -1,4 +1,4 @@
-"""The dispatcher process: what `python -m esd.dispatcher` runs."""
+"""The dispatcher process, as `python -m esd.dispatcher` runs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from esd.services.runtime.threads import named_threads
 
 @dataclass(frozen=True, slots=True)
 class ServedDispatcher:
-    """The addresses of a running dispatcher, each as `host:port`; None for what is turned off."""
+    """The addresses of a running dispatcher, each as `host:port`; None for a listener that is turned off."""
 
     address: str
     metrics_address: str | None
@@ -40,7 +40,7 @@ async def serve_dispatcher(settings: DispatcherSettings) -> AsyncIterator[Served
             await server.set_serving(True)
             yield ServedDispatcher(server.address, server.metrics_address, page)
             await server.set_serving(False)
-            await current_job.close()  # ends the open streams, which would hold up the server's stop otherwise
+            await current_job.close()  # ends the open streams, for which the server's stop would wait otherwise
     finally:
         solvers.shutdown(wait=False, cancel_futures=True)
 

@@ -1,4 +1,4 @@
-"""The state of a job, as the call DescribeJob and the page show it."""
+"""The state of a job, as the call DescribeJob and the page present it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from esd.services.domain.state import JobState, WorkerState
 
 
 def job_state(job: Job) -> Callable[[], JobState]:
-    """Takes down what is known of a job now; what is returned computes the figures.
+    """Takes a snapshot of a job; the returned function completes it with the figures of the model's quality.
 
-    Call that in a thread: the figures of many labels take milliseconds each.
+    Call that function in a thread, because the figures of each label take milliseconds.
     """
     totals = job.totals
     figures = totals.progress.figures()

@@ -35,16 +35,16 @@ SERVICE = pb.DESCRIPTOR.services_by_name["Dispatcher"].full_name
 
 
 def add_to_server(servicer: dispatcher_pb2_grpc.DispatcherServicer, server: Any) -> None:
-    """Lets a server of grpc.aio serve the rpcs; messages of workers' streams are bytes, nothing else."""
+    """Adds the rpcs to a server of grpc.aio. Attend gets raw bytes, which `services.wire` decodes without protobuf."""
     dispatcher_pb2_grpc.add_DispatcherServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
     server.add_registered_method_handlers(SERVICE, {"Attend": grpc.stream_stream_rpc_method_handler(servicer.Attend)})
 
 
 class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
-    """Answers the calls of clients and workers, and leaves what they mean to the job.
+    """Decodes the calls of clients and workers, and passes them to the job.
 
     Args:
-        current_job: the job behind all calls but HybridDis.
+        current_job: the job that all calls but HybridDis address.
         solvers: the threads for HybridDis.
     """
 
@@ -75,7 +75,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         return pb.CancelJobResponse(cancelled=self._current_job.cancel(request.job, request.reason))
 
     async def RegisterWorker(self, request: pb.RegisterWorkerRequest, context: _Context) -> pb.RegisterWorkerResponse:
-        """Takes a worker in, as soon as there is a job for it."""
+        """Gives a slot to a worker, as soon as a job takes workers."""
         registration, seconds = decode_registration(request), decode_wait(request)
         job = await self._current_job.taking_workers(within=seconds)
         return encode_lease(job.register(registration))
@@ -85,12 +85,12 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         return attend(self._current_job.get(), aiter(request_iterator))
 
     async def PutGroupKey(self, request: pb.PutGroupKeyRequest, context: _Context) -> pb.PutGroupKeyResponse:
-        """Keeps what one member of the epoch tells the others."""
+        """Stores a value of one member of the epoch for the others."""
         put_group_key(self._current_job.get(), request.lease_id, request.epoch, request.key, request.value)
         return pb.PutGroupKeyResponse()
 
     async def GetGroupKey(self, request: pb.GetGroupKeyRequest, context: _Context) -> pb.GetGroupKeyResponse:
-        """Tells what a member of the epoch has told, once it has."""
+        """Waits for a value of a member of the epoch, and returns it."""
         job = self._current_job.get()
         value = await get_group_key(job, request.lease_id, request.epoch, request.key)
         return pb.GetGroupKeyResponse(value=value)
@@ -98,14 +98,14 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     async def Submit(
         self, request_iterator: AsyncIterator[pb.SubmitRequest], context: _Context
     ) -> AsyncIterator[pb.SubmitResponse]:
-        """Takes the sample stream in, until a message says that it is complete."""
+        """Accepts the sample stream, until a message marks its end."""
         requests = aiter(request_iterator)
         request = await anext(requests, None)
         if request is None or not request.job:
             raise InvalidArgument("job is not set in the first message")
         job = self._current_job.named(request.job)
         with job.submission.submitter():
-            while request is not None:  # None: cut off, and another call may go on
+            while request is not None:  # None: the call was cut off, and another call may continue
                 if request.HasField("batch"):
                     position = request.position if request.HasField("position") else None
                     await job.submission.take_in(request.batch, position)
@@ -117,13 +117,16 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     async def RecordEvaluations(
         self, request: pb.RecordEvaluationsRequest, context: _Context
     ) -> pb.RecordEvaluationsResponse:
-        """Keeps what a driver has found out about held-out samples."""
+        """Stores a driver's evaluations on held-out samples."""
         job = self._current_job.named(request.job)
         job.evaluations.record(map(decode_evaluation, request.evaluations), trained=job.confirmed)
         return pb.RecordEvaluationsResponse()
 
     async def DescribeJob(self, request: pb.DescribeJobRequest, context: _Context) -> pb.DescribeJobResponse:
-        """Tells the job's state, which is absent while there was no job. Whoever asks may be the job's driver."""
+        """Returns the state of the latest job, which is absent before the first job.
+
+        The call counts as a sign of life of the driver, since the caller may be the driver.
+        """
         job = self._current_job.latest
         if job is not None:
             job.submission.seen()

@@ -36,7 +36,7 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
     role = Role.DISPATCHER
 
     lease_seconds: float = Field(
-        5.0, gt=0, le=3600, description="a worker that sends no heartbeat for this long is given up"
+        5.0, gt=0, le=3600, description="a worker that sends no heartbeat for this long loses its slot"
     )
     join_seconds: float = Field(
         600.0, gt=0, description="time a new job waits for all its workers to register before it fails"
@@ -44,7 +44,7 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
     rejoin_seconds: float = Field(
         8.0,
         ge=0,
-        description="time that the next epoch waits for a lost worker to come back, before the others go on without it",
+        description="time that the next epoch waits for a lost worker to come back, before it begins without it",
     )
     recovery_seconds: float = Field(
         120.0, gt=0, description="longest wait for a parameter server that is away or hangs, before the job fails"
@@ -52,38 +52,40 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
     storage_seconds: float = Field(
         300.0,
         gt=0,
-        description="time for which a full or read-only disk may keep samples and checkpoints from being stored, "
-        "before the job fails",
+        description="longest time for which a full or read-only disk may reject samples and checkpoints, before the "
+        "job fails",
     )
     driver_seconds: float = Field(
         3600.0,
         gt=0,
-        description="time that a job whose stream has not ended goes on without a driver, who submits samples or asks "
-        "for the job's state, before it fails",
+        description="time that a job whose stream has not ended runs without a call of its driver, which submits "
+        "samples or asks for the job's state, before it fails",
     )
     straggler_factor: float = Field(
         5.0,
         gt=1,
-        description="times the median iteration, but at least a second, after which the worker that an iteration waits "
-        "for is reported",
+        description="an iteration that takes longer than this many times the median, and at least a second, is late, "
+        "and the worker that it waits for is reported",
     )
     queued_batches: int = Field(
-        4, ge=1, description="global batches that are taken in ahead of planning; then Submit waits"
+        4, ge=1, description="global batches that are accepted ahead of planning; then Submit waits"
     )
     shadow_mechanisms: Mechanisms = Field(
         ("random", "laia", "hash"),
-        description="mechanisms, separated by commas, whose cost of the same stream is computed beside the plans in "
-        "force, in a thread of their own; none: no others",
+        description="mechanisms, separated by commas, whose cost on the same stream is computed for comparison, in a "
+        "thread of their own; none turns it off",
     )
     decision_log: Path | None = Field(
         None,
-        description="file that takes what the plans depend on besides the samples (JSON lines), so that `esd simulate "
-        "--replay` can make them again; a new job begins it anew",
+        description="file for the inputs of the plans other than the samples (JSON lines), from which `esd simulate "
+        "--replay` makes the same plans again; a new job overwrites it",
     )
     page_port: PortOrOff = Field(
         None,
-        description="port of the page for people, on the host of listen; 0 takes any free one, none turns it off",
+        description="port of the page for browsers, on the host of listen; 0 takes any free port, none turns it off",
     )
     solver_threads: int = Field(
-        default_factory=lambda: os.cpu_count() or 1, ge=1, description="HybridDis calls that are solved at a time"
+        default_factory=lambda: os.cpu_count() or 1,
+        ge=1,
+        description="HybridDis calls that are solved at the same time",
     )

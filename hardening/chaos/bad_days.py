@@ -37,7 +37,7 @@ COLUMNS = ("run", "what happened @iteration", "store", "optimizer", "how it ende
 _NEXT_SECONDS = 10.0  # within which the next thing happens, if it does not wait for an iteration of its own
 _LONGEST_RUN = 600.0  # seconds; a command that takes longer hangs
 _NO_CAUSE = ("internal error", "Traceback")  # in an error's text: nobody can act on it
-_ALONE = "the others go on without"  # in the dispatcher's log, of a worker that was away for too long
+_ALONE = "the next epoch begins without"  # in the dispatcher's log, of a worker that was away for too long
 
 
 @dataclass

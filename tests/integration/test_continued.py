@@ -66,7 +66,7 @@ def test_two_runs_train_what_one_process_trains(kind: str, redis_url: str, tmp_p
 
 
 def test_what_makes_another_model_cannot_go_on(redis_url: str) -> None:
-    with pytest.raises(FailedPrecondition, match="holds no checkpoint to go on from"):
+    with pytest.raises(FailedPrecondition, match="holds no checkpoint to continue from"):
         train.run(SECOND, store=redis_url, shards=1, out=None, continue_from="model")
     train.run(replace(FIRST, iterations=2), store=redis_url, shards=1, out=None, table="model")
     with pytest.raises(FailedPrecondition, match="a job that differs in model"):

@@ -1,1 +1,1 @@
-"""A job's checkpoints: taken, kept by the parameter servers, resumed from."""
+"""A job's checkpoints: taking them, keeping them on the parameter servers, and resuming from them."""

@@ -1,4 +1,4 @@
-"""The checkpoints of one job: taken within the stream, committed in the background, gone back to after a loss."""
+"""The checkpoints of one job: taken within the stream, committed in the background, restored after a loss."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class PendingCheckpoint:
-    """A checkpoint on its way: planned, and not yet committed.
+    """A planned checkpoint that is not committed yet.
 
     Attributes:
         iteration: the iteration that follows the checkpoint.
-        samples: how many samples of the stream come before it.
+        samples: the number of samples of the stream before it.
         planned: the totals of the plans before it; see `JobTotals.save_planned`.
         planner: the snapshot of the planner's state.
         workers: the workers that have flushed, by slot.
         dense_checksum: SHA-256 of the dense parameters, from the worker that has stored them.
-        progress: loss and AUC of the iterations before it, once all workers have flushed.
-        feedback: what workers have measured before it and decisions behind it will use, likewise.
-        evaluations: those of held-out samples that were recorded until then.
-        failure: why a worker could not store its part; empty while it can be committed.
+        progress: loss and AUC of the iterations before it; set once all workers have flushed.
+        feedback: measurements before it that decisions after it will use; set once all workers have flushed.
+        evaluations: the evaluations on held-out samples recorded until all workers had flushed.
+        failure: why a worker could not store its part; empty while the checkpoint can be committed.
         finished: whether the stream ends here.
     """
 
@@ -55,14 +55,14 @@ class PendingCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class RestoredCheckpoint:
-    """A checkpoint to which all parameter servers have gone back.
+    """A checkpoint that all parameter servers have restored.
 
     Attributes:
-        manifest: what the checkpoint is made of.
+        manifest: the manifest of the checkpoint.
         epoch: the number of the epoch that the servers have begun there.
-        planner: the snapshot of the planner's state; None when nothing is trained.
-        progress: loss and AUC of the iterations before; None when this job has trained nothing.
-        feedback: what workers had measured and no decision had used; empty when this job has trained nothing.
+        planner: the snapshot of the planner's state; None at iteration 0.
+        progress: loss and AUC of the iterations before it; None when this job has trained nothing.
+        feedback: measurements that no decision had used; empty when this job has trained nothing.
     """
 
     manifest: Manifest
@@ -76,14 +76,19 @@ class Checkpoints:
     """The latest checkpoint of a job, and the next one in the making.
 
     Args:
-        job: the specification of the job, which says how often checkpoints are taken.
+        job: the specification of the job, with the interval between checkpoints.
+        store: the parameter servers.
+        latest: the manifest of the committed checkpoint.
+        epoch: the present epoch number.
+        durable: whether checkpoints and logged samples outlive the parameter server.
 
     Attributes:
         store: the parameter servers, which keep the checkpoints and the sample log.
-        latest: the manifest of the checkpoint that was committed last.
+        latest: the manifest of the latest committed checkpoint.
         epoch: the highest epoch number that any server has seen.
         durable: whether checkpoints and logged samples outlive the parameter server.
-        failures: why the latest checkpoints in a row could not be committed, each with the time on the monotonic clock.
+        failures: the errors of the commits that failed since the last success, each with its time on the monotonic
+            clock.
     """
 
     def __init__(self, job: JobSpec, store: CheckpointStore, latest: Manifest, epoch: int, *, durable: bool) -> None:
@@ -94,34 +99,36 @@ class Checkpoints:
         self.failures: list[tuple[float, Exception]] = []
         self._job = job
         self._schedule = CheckpointSchedule(job.checkpoint_every, job.checkpoint_seconds)
-        self._made = [latest]  # and what may have been committed since, although nobody has said so
+        # The committed checkpoint, and later ones whose commit failed here: the server may have committed those all the
+        # same, if only its answer was lost.
+        self._made = [latest]
         self._pending: PendingCheckpoint | None = None
         self._commit: asyncio.Task[None] | None = None
 
     @property
     def idle(self) -> bool:
-        """Whether no checkpoint is in the making."""
+        """Whether no checkpoint is pending."""
         return self._pending is None
 
     def due(self, iteration: int) -> bool:
-        """Tells whether a checkpoint is to be taken before this iteration."""
+        """Returns whether a checkpoint must be taken before this iteration."""
         return self._schedule.due(iteration, time.monotonic())
 
     def seconds_left(self, iteration: int) -> float:
-        """Returns how long it takes for a checkpoint before this iteration to be due by time; infinite if never."""
+        """Returns the seconds until a checkpoint before this iteration is due by time; infinite if it never is."""
         return self._schedule.seconds_left(iteration, time.monotonic())
 
     def begin_epoch(self, iteration: int) -> None:
-        """Counts from the first iteration of an epoch to the next checkpoint."""
+        """Restarts the schedule at the first iteration of an epoch."""
         self._schedule.start(iteration, time.monotonic())
 
     def begin(self, pending: PendingCheckpoint) -> None:
-        """Takes a checkpoint into the making, whose flush plans the workers are about to get."""
+        """Makes a checkpoint pending, whose flush plans the caller is about to publish."""
         self._schedule.start(pending.iteration, time.monotonic())
         self._pending = pending
 
     def flushed(self, report: FlushReport, worker: WorkerRecord, workers: int) -> bool:
-        """Counts a worker that has flushed for the checkpoint. Returns whether it was the last of `workers`."""
+        """Records a worker's flush for the pending checkpoint. Returns whether all `workers` have flushed now."""
         pending = self._pending
         if pending is None or pending.iteration != report.iteration:
             return False
@@ -138,14 +145,14 @@ class Checkpoints:
         evaluations: tuple[Evaluation, ...],
         on_done: Callable[[], None],
     ) -> None:
-        """Starts to commit the checkpoint in the making, for which all workers have flushed.
+        """Starts to commit the pending checkpoint, for which all workers have flushed.
 
         Args:
             epoch: the number of the present epoch.
             progress: loss and AUC of the iterations before the checkpoint.
-            feedback: what workers have measured before it and decisions behind it will use.
-            evaluations: of held-out samples, as far as they were recorded.
-            on_done: called in the end, whether the commit succeeded or not.
+            feedback: measurements before the checkpoint that decisions after it will use.
+            evaluations: the evaluations on held-out samples so far.
+            on_done: called in the end, whether the commit succeeded or failed.
         """
         assert self._pending is not None  # noqa: S101 - all workers have just flushed for it
         self._pending.progress = progress
@@ -159,20 +166,20 @@ class Checkpoints:
         """Commits the last checkpoint of the job, at the end of its stream.
 
         Raises:
-            EsdError: it could not be committed.
+            EsdError: the checkpoint could not be committed.
         """
         await self.store.with_room(lambda: self._write(pending, epoch))
         await self._trim_samples(epoch)
 
     async def finish_latest(self, evaluations: tuple[Evaluation, ...], epoch: int) -> None:
-        """Makes the latest checkpoint the last one of the job, whose stream has ended right behind it.
+        """Marks the latest checkpoint as the job's last checkpoint, whose stream ended right after it.
 
         Args:
-            evaluations: of held-out samples, as far as they were recorded.
+            evaluations: the evaluations on held-out samples so far.
             epoch: the number of the present epoch.
 
         Raises:
-            EsdError: it could not be committed.
+            EsdError: the changed manifest could not be committed.
         """
         manifest = replace(self.latest, evaluations=evaluations, finished=True)
         kept = self._job.checkpoints_kept
@@ -183,10 +190,10 @@ class Checkpoints:
         await self._trim_samples(epoch)
 
     async def complete_end(self) -> None:
-        """Makes the last checkpoint of a finished job valid on the shards where an earlier dispatcher was too late.
+        """Commits the last checkpoint of a finished job on the shards that an earlier dispatcher did not reach.
 
         Raises:
-            FailedPrecondition: a shard cannot go back there.
+            FailedPrecondition: a shard cannot restore the checkpoint.
             Unavailable: a parameter server is away for too long.
         """
         stored = await self.store.committed()
@@ -199,7 +206,7 @@ class Checkpoints:
         )
 
     async def abandon(self) -> None:
-        """Gives up the checkpoint in the making, because its epoch is over."""
+        """Cancels the pending checkpoint, because its epoch is over."""
         if self._commit is not None:
             self._commit.cancel()
             with suppress(asyncio.CancelledError):
@@ -207,10 +214,11 @@ class Checkpoints:
         self._commit = self._pending = None
 
     async def restore(self) -> RestoredCheckpoint:
-        """Takes all parameter servers back to the committed checkpoint, and begins a new epoch there.
+        """Restores the committed checkpoint on all parameter servers, and begins a new epoch there.
 
         Raises:
-            FailedPrecondition: the checkpoint is damaged, gone, or of another dispatcher; a server cannot go back.
+            FailedPrecondition: the checkpoint is damaged, or gone, or another dispatcher made it, or a server cannot
+                restore it.
             Unavailable: a parameter server is away for too long.
         """
         stored = await self.store.committed()
@@ -222,7 +230,7 @@ class Checkpoints:
         if not self.latest.iteration:
             return RestoredCheckpoint(self.latest, self.epoch, None, None)
         engine = await self.read_part("engine")
-        if self.latest.iteration == self._job.first_iteration:  # what an earlier job has learned is none of this one's
+        if self.latest.iteration == self._job.first_iteration:  # an earlier job's figures do not count here
             return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine), None)
         progress = await self.read_part("progress")
         if not self.latest.has_part("learned"):
@@ -231,12 +239,16 @@ class Checkpoints:
         return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine, learned), progress, feedback)
 
     def _check_made_here(self, found: Manifest) -> None:
-        """Refuses a checkpoint behind which the samples that are kept here do not belong."""
+        """Refuses a checkpoint that this dispatcher did not make: the samples kept here would not follow it.
+
+        Raises:
+            FailedPrecondition: the checkpoint is another dispatcher's, or an operator has restored an older one.
+        """
         if not any((found.iteration, found.time) == (made.iteration, made.time) for made in self._made):
             raise FailedPrecondition(
                 f"table {self._job.table.name!r} holds checkpoint {found.iteration}, which this dispatcher has not "
-                f"made (its last one is {self.latest.iteration}): another one has taken the job up, or somebody has "
-                "gone back to another checkpoint; repeat the job, which goes on from that one"
+                f"made (its last one is {self.latest.iteration}): another dispatcher has taken the job over, or "
+                "`esd checkpoint` has restored another checkpoint; repeat the job, which resumes from that checkpoint"
             )
 
     async def read_part(self, name: str) -> bytes:
@@ -251,7 +263,7 @@ class Checkpoints:
         return part
 
     async def close(self) -> None:
-        """Finishes what is being committed, or gives it up where this is cancelled, and closes the connections."""
+        """Waits for a running commit, or cancels it if this call is cancelled, and closes the connections."""
         if self._commit is not None:
             with suppress(asyncio.CancelledError):
                 await self._commit
@@ -263,10 +275,10 @@ class Checkpoints:
                 raise StorageUnwritable(pending.failure)
             await self._write(pending, epoch)
         except EsdError as error:
-            # Training goes on; the way back is longer until the next one.
+            # Training continues; until the next checkpoint a recovery would repeat more iterations.
             self.failures.append((time.monotonic(), error))
             _log.warning("checkpoint %d could not be committed: %s", pending.iteration, error)
-        except Exception as error:  # noqa: BLE001 - a defect: nobody may wait for this checkpoint for ever
+        except Exception as error:  # noqa: BLE001 - a defect, after which the planner must not wait for ever
             self.failures.append((time.monotonic(), error))
             _log.exception("defect while checkpoint %d was committed", pending.iteration)
         else:
@@ -276,7 +288,7 @@ class Checkpoints:
         on_done()
 
     async def _trim_samples(self, epoch: int) -> None:
-        """Shortens the sample log by what the latest checkpoint covers. If that fails, the next one does it."""
+        """Drops the samples that the latest checkpoint covers from the log. After a failure the next commit does it."""
         try:
             await self.store.trim_samples(self.latest.samples, epoch)
         except EsdError as error:
@@ -290,7 +302,7 @@ class Checkpoints:
             "feedback": pending.feedback,
         }
         known = dict(enumerate(self.latest.workers_of(self._job.workers)))
-        workers = known | pending.workers  # a worker that is away now keeps its slot and its totals
+        workers = known | pending.workers  # an absent worker keeps its slot and its totals
         for name, data in parts.items():
             await self.store.put_part(pending.iteration, name, data, epoch)
         changed = size = 0
@@ -310,7 +322,7 @@ class Checkpoints:
             evaluations=pending.evaluations,
             cuts=(*(cut for cut in self.latest.cuts if cut < pending.iteration), pending.iteration),
         )
-        self._made.append(manifest)
+        self._made.append(manifest)  # before the call, whose effect is unknown if it fails
         await self.store.commit(
             pending.iteration, epoch, manifest.encode(), self._job.checkpoints_kept, finished=pending.finished
         )

@@ -1,4 +1,4 @@
-"""A job that goes on from the last checkpoint of an earlier one: with new data, or at another learning rate."""
+"""A job that continues from the last checkpoint of an earlier job: with new data, or at another learning rate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec, ModelSpec
 from esd.services.wire.jobs import job_of_json
 
-# What may be another one; of tables and model, what says how they are trained.
+# Fields in which a continuing job may differ. Of its tables and its model, only learning rates and the like may differ.
 _FREE = {
     "batch_size",
     "dense_schedule",
@@ -23,16 +23,16 @@ _FREE = {
 
 
 def goes_on_from(job: JobSpec, before: Manifest) -> bool:
-    """Tells whether a job that is to begin now goes on from this checkpoint of an earlier one.
+    """Returns whether a job that has not begun yet continues from this checkpoint of an earlier job.
 
     Raises:
-        FailedPrecondition: it would, but it trains another model.
+        FailedPrecondition: the job continues from the checkpoint, but trains another model.
     """
     if not job.first_iteration or before.iteration != job.first_iteration:
         return False
     differing = set(before.differences(job))
     if not differing:
-        return False  # it has begun there before
+        return False  # the checkpoint is the job's own: it has begun before, and resumes
     earlier = job_of_json(before.job)
     if [table.without_rate() for table in earlier.tables] == [table.without_rate() for table in job.tables]:
         differing.discard("tables")
@@ -42,27 +42,28 @@ def goes_on_from(job: JobSpec, before: Manifest) -> bool:
         raise FailedPrecondition(
             f"table {job.table.name!r} holds checkpoint {before.iteration} of a job that differs in "
             f"{', '.join(sorted(differing - _FREE))}: data, batch size, learning rates, schedules, weight decay and "
-            "clipping may change when another job goes on from it, and nothing else that makes the model"
+            "clipping may change when another job continues from it, and nothing else that determines the model"
         )
     return True
 
 
 def continuation(job: JobSpec, stored: bytes) -> JobSpec:
-    """Returns the job as one that goes on from what its table holds.
+    """Returns the job with the first iteration at which it continues from the checkpoint of its table.
 
-    A job that has gone on from it already, and was interrupted, goes on where it was.
+    If the checkpoint belongs to the continuing job itself, which was interrupted, the first iteration stays where that
+    job began.
 
     Args:
-        job: as if it began anew.
+        job: the job, as if it began from nothing.
         stored: the manifest of the last checkpoint; empty if there is none.
 
     Raises:
-        FailedPrecondition: there is nothing to go on from.
+        FailedPrecondition: the table holds no checkpoint with a trained iteration.
     """
     manifest = Manifest.decode(stored) if stored else None
     if manifest is None or not manifest.iteration:
         raise FailedPrecondition(
-            f"table {job.table.name!r} holds no checkpoint to go on from (--continue-from): the run that trained it "
+            f"table {job.table.name!r} holds no checkpoint to continue from (--continue-from): the run that trained it "
             "took none, or the store has not kept it"
         )
     begun = replace(job, first_iteration=int(manifest.job.get("first_iteration", 0)))
@@ -72,6 +73,6 @@ def continuation(job: JobSpec, stored: bytes) -> JobSpec:
 
 
 def _shape(model: ModelSpec) -> ModelSpec:
-    """Returns a model without what says how fast it learns."""
+    """Returns a model with fixed learning rate, weight decay and clipping, for comparing all other fields."""
     optimizer = replace(model.dense_optimizer, learning_rate=1.0)
     return replace(model, dense_optimizer=optimizer, weight_decay=0.0, clip_norm=0.0)

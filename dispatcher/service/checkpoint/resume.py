@@ -1,4 +1,4 @@
-"""Where a job starts: from nothing, or from what the parameter servers hold of it, a checkpoint and logged samples."""
+"""The starting point of a job: an empty table, or the checkpoint and the logged samples on the parameter servers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """What a job that can recover starts from.
+    """The starting point of a job that takes checkpoints.
 
     Attributes:
-        checkpoints: its checkpoints; it starts at the latest.
-        logged: the samples that follow the checkpoint, as far as they were acknowledged.
-        closed: whether the stream ends behind these.
+        checkpoints: the job's checkpoints; it starts at the latest.
+        logged: the acknowledged samples after the checkpoint.
+        closed: whether the stream ends after these samples.
     """
 
     checkpoints: Checkpoints
@@ -38,34 +38,37 @@ class StartingPoint:
 
 
 async def find_starting_point(spec: JobSpec, settings: DispatcherSettings) -> StartingPoint | None:
-    """Asks the parameter servers what they hold of a job, and writes checkpoint 0 of one that is new to them.
+    """Reads the state of a job from the parameter servers, and writes checkpoint 0 of a new job.
 
     Returns:
         The starting point; None if the job takes no checkpoints.
 
     Raises:
-        FailedPrecondition: the table holds the rows of another job, or another dispatcher has it meanwhile.
-        StaleEpoch: others take the job over at the same moment, again and again.
+        FailedPrecondition: the table holds the rows of another job, or another dispatcher has taken it over meanwhile.
+        StaleEpoch: five times another dispatcher took the job over at the same moment.
         Unavailable: a parameter server is away.
     """
     if not spec.takes_checkpoints:
         return None
     store = CheckpointStore(spec, settings)
     try:
-        # From here on nothing of an earlier dispatcher is logged or committed any more.
+        # From here on the servers refuse samples and commits of an earlier dispatcher. Only then are log and checkpoint
+        # stable, so both are read after it.
         epoch = await store.take_over(lambda found: _manifest_for(spec, found))
         entries, cleared = await store.read_samples(epoch), False
         stored = await store.find()
         manifest = _manifest_for(spec, stored)
         if manifest is None or goes_on_from(spec, manifest):
-            epoch = stored.epoch  # above ours where a server has lost rows meanwhile
+            epoch = stored.epoch  # higher than the epoch above if a server has lost rows meanwhile
             manifest = await _begin(spec, manifest, store, epoch)
             entries, cleared = [], True
         logged, closed = samples_after(manifest, entries)
         if entries and not logged and not closed:
             await store.trim_samples(None, epoch)  # the next entry may begin anywhere
             cleared = True
-        if cleared:  # an attempt at that which was given up, and runs late, must not take what is logged from now on
+        # A trim that timed out here may still run at the server. A new epoch keeps it from deleting entries logged
+        # later.
+        if cleared:
             epoch += 1
             await store.begin_epoch(epoch)
         checkpoints = Checkpoints(spec, store, manifest, epoch, durable=stored.durable)
@@ -76,12 +79,15 @@ async def find_starting_point(spec: JobSpec, settings: DispatcherSettings) -> St
 
 
 def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list[SampleBatch], bool]:
-    """Returns the logged samples that a checkpoint does not cover, and whether the stream ends behind them."""
+    """Returns the logged samples after a checkpoint, and whether the stream ends after them.
+
+    A gap between the checkpoint and the log makes the whole log useless: the result is then empty.
+    """
     position, logged = manifest.samples, []
     for entry in entries:
         if entry.position > position:
             _log.warning(
-                "the sample log goes on at sample %d, and the checkpoint is at %d: the client has to send all again",
+                "the sample log continues at sample %d, and the checkpoint is at %d: the client must send all again",
                 entry.position, position,
             )  # fmt: skip
             return [], False
@@ -93,10 +99,11 @@ def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list
 
 
 def _manifest_for(spec: JobSpec, stored: StoredState) -> Manifest | None:
-    """Returns the checkpoint from which a job goes on; None if it begins with the table as it was created.
+    """Returns the checkpoint from which a job continues; None if it begins with a new table.
 
     Raises:
-        FailedPrecondition: the table holds what is not this job's.
+        FailedPrecondition: the table holds another job's checkpoint, or rows without a checkpoint; or the job continues
+            from a checkpoint, and the table holds none.
     """
     if stored.manifest:
         manifest = Manifest.decode(stored.manifest)
@@ -104,7 +111,7 @@ def _manifest_for(spec: JobSpec, stored: StoredState) -> Manifest | None:
             _check_is_of(spec, manifest)
         return manifest
     if spec.first_iteration:
-        raise FailedPrecondition(f"table {spec.table.name!r} holds no checkpoint to go on from (--continue-from)")
+        raise FailedPrecondition(f"table {spec.table.name!r} holds no checkpoint to continue from (--continue-from)")
     if stored.rows:
         raise FailedPrecondition(
             f"table {spec.table.name!r} holds {stored.rows} rows and no checkpoint: the run that trained them "
@@ -114,25 +121,25 @@ def _manifest_for(spec: JobSpec, stored: StoredState) -> Manifest | None:
 
 
 def _check_is_of(spec: JobSpec, manifest: Manifest) -> None:
-    """Raises FailedPrecondition if the manifest is that of another job."""
+    """Raises FailedPrecondition if the manifest belongs to another job."""
     differing = manifest.differences(spec)
     if "stream" in differing:
         raise FailedPrecondition(
             f"table {spec.table.name!r} holds checkpoint {manifest.iteration} of other samples: they were "
             f"{manifest.job.get('stream') or 'not named'}, now they are {spec.stream or 'not named'}; repeat the job "
-            "with the former to go on with it, train the model on with the latter (--continue-from), or train the "
+            "with the former to resume it, continue training the model with the latter (--continue-from), or train the "
             "latter in another table (--table) or an empty store"
         )
     if differing:
         raise FailedPrecondition(
             f"table {spec.table.name!r} holds checkpoint {manifest.iteration} of a job that differs in "
-            f"{', '.join(differing)}; repeat that job to go on with it, or use an empty store or another table "
+            f"{', '.join(differing)}; repeat that job to resume it, or use an empty store or another table "
             "(--table)"
         )
 
 
 async def _begin(spec: JobSpec, before: Manifest | None, store: CheckpointStore, epoch: int) -> Manifest:
-    """Writes the first checkpoint of a job: the last one of an earlier job, or the table as it was created (None)."""
+    """Commits the first checkpoint of a job: the earlier job's last checkpoint, or an empty one if `before` is None."""
     start = before or Manifest({})
     manifest = Manifest(
         describe_job(spec),

@@ -1,4 +1,4 @@
-"""The parameter servers, as the keepers of a job's checkpoints and of its sample log."""
+"""The parameter servers as the store of a job's checkpoints and its sample log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from esd.services.runtime.retry import AWAY, repeated
 from esd.services.runtime.security import Credentials
 
 _CALL_SECONDS = 60.0
-_TAKEOVERS = 5  # attempts; another one is needed when somebody else has begun the same epoch a moment before
+_TAKEOVERS = 5  # attempts; one fails when another dispatcher has begun the same epoch a moment before
 
 _log = logging.getLogger(__name__)
 
@@ -30,17 +30,18 @@ class CheckpointStore:
     Every table has a history of its own on every shard: a participant of a checkpoint is a table on a shard. The first
     table on the first shard keeps the manifest, the parts and the sample log.
 
-    No two dispatchers have their workers train in one epoch, whatever they do at once and however late their calls
-    arrive. Each participant gives an epoch to one dispatcher only, and never goes back to a lower number, unless it
-    loses all that it had, which ends the job; workers get plans of an epoch when all participants have given it to
-    their dispatcher (`restore`).
+    Two dispatchers never train in the same epoch, however they interleave and however late their calls arrive. Each
+    participant grants an epoch to one dispatcher only, and never returns to a lower number, unless it loses all its
+    data, which ends the job. Workers get plans of an epoch only after all participants have granted it to their
+    dispatcher (`restore`).
 
-    One of those that are after a job gets it whole. Every epoch is begun at the first participant before the others
-    hear of it, so the first one puts the dispatchers in an order: whoever takes over (`take_over`) is told by `find` of
-    all numbers so far, and begins with a higher one, from which on those before are refused there, and end. What they
-    have still under way to the other participants has lower numbers, and cannot refuse the later ones of the last
-    dispatcher. Only a participant that lost rows may be ahead of it, in an epoch of its own; it then takes a number
-    above that, as whenever an epoch begins. Nobody who was refused comes back, so this has an end.
+    If several dispatchers want a job, exactly one gets it. Every epoch begins at the first participant before the
+    others learn of it, so the first participant puts the dispatchers in an order. A dispatcher that takes over
+    (`take_over`) learns all epoch numbers so far from `find`, and begins a higher one. From then on the first
+    participant refuses the earlier dispatchers, which end. Their calls that are still on the way to other participants
+    carry lower numbers, and cannot block the later epochs of the last dispatcher. Only a participant that lost rows may
+    be ahead of it, in an epoch of its own; the dispatcher then begins an epoch above that one, as at any restore. A
+    refused dispatcher does not try again, so the contest ends.
     """
 
     def __init__(self, job: JobSpec, settings: DispatcherSettings) -> None:
@@ -69,7 +70,7 @@ class CheckpointStore:
             await shard.close()
 
     async def find(self) -> StoredState:
-        """Makes sure that the tables are there, and tells what is stored of them. Does not wait for absent servers.
+        """Creates the tables where they are missing, and returns their stored state. Does not wait for absent servers.
 
         Raises:
             Unavailable: a server is away.
@@ -94,31 +95,31 @@ class CheckpointStore:
         """Returns the committed checkpoint, and the latest epoch.
 
         Raises:
-            FailedPrecondition: there is none any more.
+            FailedPrecondition: the first server holds no checkpoint of the table any more.
             StorageUnwritable: a store has been full or read-only for too long.
             Unavailable: a server is away for too long.
         """
         stored = await self.with_room(lambda: self._repeated(self.find))
         if not stored.manifest:
             raise FailedPrecondition(
-                f"the parameter server has lost table {self._table!r}: it was restarted and its store is memory, "
-                "which a store in Redis or a checkpoint directory (ESD_PS_CHECKPOINT_DIR) would have survived, or its "
-                "Redis is empty"
+                f"the parameter server has lost table {self._table!r}: its Redis is empty, or its store is memory and "
+                "it was restarted, which a store in Redis or a checkpoint directory (ESD_PS_CHECKPOINT_DIR) survives"
             )
         return stored
 
     async def take_over(self, check: Callable[[StoredState], object]) -> int:
-        """Begins an epoch at the first participant: nothing of another dispatcher is logged or committed from now on.
+        """Begins an epoch at the first participant, which refuses other dispatchers' samples and commits from then on.
 
         Args:
-            check: looks at what is stored first; if it raises, nothing has changed for whoever has the table.
+            check: inspects the stored state before the epoch begins. If it raises, the present dispatcher of the table
+                is not disturbed.
 
         Returns:
             The epoch.
 
         Raises:
-            StaleEpoch: again and again another dispatcher has taken the table over at the same moment.
-            FailedPrecondition: whatever `check` raises; a table exists with another specification.
+            StaleEpoch: five times another dispatcher took the table over at the same moment.
+            FailedPrecondition: `check` refuses the stored state, or a table exists with another specification.
             Unavailable: a server is away.
         """
         for attempt in range(_TAKEOVERS):
@@ -150,11 +151,11 @@ class CheckpointStore:
         await self._repeated(lambda: self._first.begin_epoch(epoch, takes_over=takes_over))
 
     async def restore(self, checkpoint: int, epoch: int) -> None:
-        """Puts every participant back to a checkpoint and begins an epoch there.
+        """Restores a checkpoint at every participant, and begins an epoch there.
 
         Raises:
-            FailedPrecondition: another dispatcher has taken the table over; a server cannot go back.
-            StaleEpoch: a server is in a later epoch; try again with one above it.
+            FailedPrecondition: another dispatcher has taken the table over, or a server cannot restore the checkpoint.
+            StaleEpoch: a server is in a later epoch; the caller tries again with a higher number.
             Unavailable: a server is away for too long.
         """
         await self.begin_epoch(epoch)
@@ -172,15 +173,16 @@ class CheckpointStore:
         """Makes every participant's share of a cut durable.
 
         Returns:
-            How many rows have changed since the cut before, of all tables on all shards, and the bytes that they take.
+            The number of rows changed since the previous cut, over all tables and shards, and their size in bytes.
         """
         saved = await self._on_all(lambda each: each.save(checkpoint, epoch=epoch))
         return sum(rows for rows, _ in saved), sum(size for _, size in saved)
 
     async def commit(self, checkpoint: int, epoch: int, manifest: bytes, keep: int, *, finished: bool = False) -> None:
-        """Makes a checkpoint valid at the first participant, then at the others; the last `keep` of them stay.
+        """Makes a checkpoint valid at the first participant, then at the others; the last `keep` checkpoints stay.
 
-        With `finished` the job has ended, and nothing is written to its tables any more.
+        The first participant decides: a checkpoint that is valid there counts, even if the call fails before the other
+        participants have it. With `finished` the job has ended, and its tables accept no more writes.
         """
 
         async def commit(participant: AsyncParameterServerClient, manifest: bytes) -> None:
@@ -192,7 +194,11 @@ class CheckpointStore:
         await asyncio.gather(*(commit(other, b"") for other in self._participants[1:]))
 
     async def append_samples(self, entry: LogEntry, epoch: Callable[[], int]) -> None:
-        """Adds to the sample log, at the first participant. `epoch` tells the present one.
+        """Adds an entry to the sample log at the first participant.
+
+        Args:
+            entry: the samples, or the end of the stream.
+            epoch: returns the present epoch, which may change between two attempts.
 
         Raises:
             StaleEpoch: another dispatcher has taken the job over, or the server has lost its rows.
@@ -201,7 +207,7 @@ class CheckpointStore:
         """
 
         async def append() -> None:
-            # An epoch that has just begun here begins at the server a moment later.
+            # A new epoch begins here a moment before it begins at the server, so a stale epoch may be temporary.
             await repeated(
                 lambda: self._first.append_samples(entry, epoch=epoch()), self._patience, on=(StaleEpoch, *AWAY)
             )
@@ -209,25 +215,25 @@ class CheckpointStore:
         await self.with_room(append)
 
     async def read_samples(self, epoch: int) -> list[LogEntry]:
-        """Reads the sample log, at the first participant."""
+        """Reads the sample log from the first participant."""
         return await self._repeated(lambda: self._first.read_samples(epoch=epoch))
 
     async def trim_samples(self, position: int | None, epoch: int) -> None:
-        """Drops what lies before a position of the sample log; None: everything."""
+        """Drops the entries before a position from the sample log; None drops all entries."""
         await self._repeated(lambda: self._first.trim_samples(position, epoch=epoch))
 
     async def with_room(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Makes calls again while a store is full or read-only, for as long as that may last."""
-        told = False
+        """Repeats a call while a store is full or read-only, for at most `storage_seconds`."""
+        logged = False
 
         async def attempt() -> T:
-            nonlocal told
+            nonlocal logged
             try:
                 return await call()
             except StorageUnwritable as error:
-                if not told:
+                if not logged:
                     _log.warning("the job waits up to %g s for room: %s", self._storage_patience, error)
-                told = True
+                logged = True
                 raise
 
         return await repeated(attempt, self._storage_patience, on=StorageUnwritable)

@@ -1,1 +1,1 @@
-"""The page for people: what a dispatcher's job is doing, in a browser, live."""
+"""The page for browsers: the live state of a dispatcher's job."""

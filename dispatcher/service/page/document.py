@@ -1,4 +1,4 @@
-"""A job as the JSON document behind the page."""
+"""The JSON document of a job, from which the page draws itself."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from esd.services.domain.sync import Sync
 
 
 async def state_document(job: Job | None) -> bytes:
-    """Returns the latest job in UTF-8 JSON; `{"job": null}` before the first. What JSON lacks (NaN) becomes null."""
+    """Returns the latest job in UTF-8 JSON; `{"job": null}` before the first. NaN and infinity become null."""
     if job is None:
         return _json({"job": None})
-    # All of it is of one moment; a thread does what takes long.
+    # Both snapshots are taken here, at one moment; the thread computes figures and writes JSON, which take long.
     return await asyncio.to_thread(_whole, _present(job), job_state(job))
 
 
@@ -35,7 +35,7 @@ def _json(document: dict[str, Any]) -> bytes:
 
 
 def _present(job: Job) -> dict[str, Any]:
-    """Returns what only the job itself knows, and only now."""
+    """Returns the fields that must be read in the event loop, because the job changes them."""
     totals = job.totals
     now = asyncio.get_running_loop().time()
     return {
@@ -60,7 +60,7 @@ def _present(job: Job) -> dict[str, Any]:
 
 
 def _described(state: JobState) -> dict[str, Any]:
-    """Returns what the call DescribeJob tells, too."""
+    """Returns the fields that the call DescribeJob returns as well."""
     return {
         "iterations_planned": state.iterations_planned,
         "iterations_confirmed": state.iterations_confirmed,
@@ -82,7 +82,7 @@ def _described(state: JobState) -> dict[str, Any]:
 
 
 def _costs(state: JobState) -> list[dict[str, Any]]:
-    """Returns what the planned iterations cost, and then what they would cost under other mechanisms."""
+    """Returns the cost of the planned iterations, first under the job's mechanism and then under its shadows."""
     own = ShadowCost(state.job.mechanism, state.iterations_planned, state.cost_seconds)
     return [
         {
@@ -96,7 +96,7 @@ def _costs(state: JobState) -> list[dict[str, Any]]:
 
 
 def _staleness(state: JobState) -> dict[str, Any] | None:
-    """Returns how stale the rows are that training reads, and what bounds it; None where no copy may be stale."""
+    """Returns the staleness of the rows that training reads, and its bounds; None where no copy may be stale."""
     if state.job.sync is not Sync.BOUNDED:
         return None
     bounds = {"pull_bound": state.job.pull_bound, "push_bound": state.job.push_bound}
@@ -125,7 +125,7 @@ def _worker(worker: WorkerRecord, totals: JobTotals, lease_seconds: float, now: 
 
 
 def _columns(points: list[Point]) -> dict[str, list[Any]]:
-    """Returns points as columns, which take a third of the space."""
+    """Returns points as columns, which take a third of the space of one object per point."""
     return {field.name: [getattr(point, field.name) for point in points] for field in fields(Point)}
 
 

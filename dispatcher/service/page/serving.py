@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def serve_page(current_job: CurrentJob, settings: DispatcherSettings) -> AsyncIterator[str | None]:
-    """Serves the page while the block runs, on the service's host; yields its `host:port`, None when off.
+    """Serves the page while the block runs, on the service's host. Yields its `host:port`; None if it is turned off.
 
     Raises:
         FailedPrecondition: the port cannot be listened on.

@@ -1,1 +1,1 @@
-"""What runs a job: workers' and clients' calls, the planning loop, checkpoints within it, and the way back."""
+"""Running a job: the calls of workers and clients, the planning loop, checkpoints within it, and recovery."""

@@ -1,4 +1,4 @@
-"""The end of a job whose driver has gone away for good: nobody else would let the next job in."""
+"""The end of a job whose driver has gone away for good: without it the job would block the next one for ever."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from esd.dispatcher.service.run.job import Job
 
 
 async def end_when_abandoned(job: Job) -> None:
-    """Fails the job when nobody has submitted samples or asked for its state for too long, and its stream is open.
+    """Fails the job when its stream is open and no driver has called for `driver_seconds`.
 
-    A job without workers needs no such care: it waits for them for `join_seconds` at most (recovery.py). A job whose
-    stream has ended needs no driver any more.
+    A call is a sample submission or a request for the job's state. A job that waits for workers is not watched here: it
+    waits for at most `join_seconds` (recovery.py). A job whose stream has ended needs no driver any more.
     """
     limit = job.settings.driver_seconds
-    while (silence := job.submission.silence) < limit:  # noqa: ASYNC110 - until it may be over at the earliest
+    while (silence := job.submission.silence) < limit:  # noqa: ASYNC110 - sleeps to the earliest moment at which the limit can be reached
         await asyncio.sleep(limit - silence)
     job.fail(
-        f"nobody has submitted samples or asked for its state for {limit:g} s (the limit is"
+        f"no driver has submitted samples or asked for its state for {limit:g} s (the limit is"
         f" {job.settings.variable('driver_seconds')})"
     )

@@ -1,8 +1,8 @@
-"""The stream of one worker: what it is told goes down, what it reports comes up, in any order.
+"""The stream of one worker: plans and answers go to the worker, reports come from it, in any order.
 
-One task reads. What a worker reports is taken in at once, since no report waits for anything. The handler writes: with
-every message it tells what was taken in and refused since the one before. What was taken in waits for a short while for
-a plan to travel with, which the report has often brought about.
+One task reads, and processes each report at once, since no report waits for anything. The handler writes: every message
+to the worker also acknowledges the reports received and refused since the message before. An acknowledgement waits for
+a short while for a plan to travel with, because a report often causes the next plan.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from esd.services.runtime.status import status_of
 from esd.services.wire.attend import Attendance, Refusal, decode_request, encode_answer
 from esd.services.wire.exchange import sequence_of
 
-_ANSWER_SECONDS = 0.01  # for which an answer waits for a message to travel with
-_MOST_REFUSALS = 64  # that wait to be told; until they are, nothing more is read
+_ANSWER_SECONDS = 0.01  # how long an acknowledgement waits for a message to travel with
+_MOST_REFUSALS = 64  # not yet sent; reading pauses at this number, so that a faulty worker cannot fill the memory
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ async def attend(job: Job, requests: AsyncIterator[bytes]) -> AsyncGenerator[byt
 
     Raises:
         InvalidArgument: the first message does not open a stream.
-        NotFound: there is no such lease, or it has expired; the job takes no workers any more.
-        FailedPrecondition: the plans that are wanted cannot be sent; the job failed.
+        NotFound: the lease is unknown or has expired, or the job takes no workers any more.
+        FailedPrecondition: the first plan that the worker asks for cannot be sent, or the job failed.
         StaleEpoch: the epoch is over.
         Unavailable: the dispatcher is stopping.
     """
@@ -64,7 +64,7 @@ class _Stream:
     """Both directions of a worker's stream.
 
     Attributes:
-        changed: set when there may be something to send.
+        changed: set when there may be a message to send.
     """
 
     def __init__(self, job: Job, attendance: Attendance) -> None:
@@ -72,28 +72,28 @@ class _Stream:
         self._job = job
         self._lease_id = attendance.lease_id
         self._messages = messages_for(job, attendance)
-        self._received = self._told = 0
+        self._received = self._acknowledged = 0  # sequence numbers of the worker's messages
         self._refusals: list[Refusal] = []
-        self._refusals_told = asyncio.Event()
+        self._refusals_sent = asyncio.Event()
         self._failure: Exception | None = None
-        self._due: asyncio.TimerHandle | None = None  # tells what was taken in, if no message has by then
+        self._due: asyncio.TimerHandle | None = None  # sends the acknowledgement alone, if no plan has carried it
         self._overdue = False
 
     async def read(self, requests: AsyncIterator[bytes]) -> None:
-        """Takes in what the worker sends, until it closes its side or its lease is gone."""
+        """Processes the worker's messages until it closes its side or loses its lease."""
         try:
             async for data in requests:
-                self._take(data)
-                self._tell_soon()
+                self._process(data)
+                self._answer_soon()
                 while len(self._refusals) >= _MOST_REFUSALS:
-                    self._refusals_told.clear()
-                    await self._refusals_told.wait()
-        except Exception as error:  # noqa: BLE001 - raised where the call can answer with it
+                    self._refusals_sent.clear()
+                    await self._refusals_sent.wait()
+        except Exception as error:  # noqa: BLE001 - `messages` raises it, so that the call answers with it
             self._failure = error
             self.changed.set()
 
     async def messages(self) -> AsyncGenerator[bytes]:
-        """Yields what the worker is told, as soon as it is there."""
+        """Yields the messages to the worker, each as soon as it is ready."""
         while True:
             self.changed.clear()
             failure = self._failure
@@ -113,8 +113,8 @@ class _Stream:
             if message is None:
                 await self.changed.wait()
 
-    def _take(self, data: bytes) -> None:
-        """Takes one message in, or refuses it.
+    def _process(self, data: bytes) -> None:
+        """Records one message of the worker, or refuses it.
 
         Raises:
             NotFound: the lease has expired.
@@ -125,22 +125,22 @@ class _Stream:
         try:
             if sequence <= self._received:
                 raise InvalidArgument(f"sequence is {sequence}, it must be above {self._received}")
-            said = decode_request(data)
-            if isinstance(said, Attendance):
+            reports = decode_request(data)
+            if isinstance(reports, Attendance):
                 raise InvalidArgument("attendance is set, and the stream is open already")
-            for report in said:
+            for report in reports:
                 take_in(self._job, worker, report)
         except EsdError as error:
             self._refuse(sequence, error)
         self._received = max(self._received, sequence)
 
-    def _tell_soon(self) -> None:
+    def _answer_soon(self) -> None:
         if self._refusals:
             self.changed.set()
         elif self._due is None:
-            self._due = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._tell_now)
+            self._due = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._answer_now)
 
-    def _tell_now(self) -> None:
+    def _answer_now(self) -> None:
         self._overdue = True
         self.changed.set()
 
@@ -151,15 +151,19 @@ class _Stream:
         self._refusals.append(Refusal(sequence, status.code.value[0], status.reason, status.details))
 
     def _answer(self) -> bytes:
-        """Returns what was taken in and refused, once; what was told before comes again only as a number."""
+        """Acknowledges the messages received since the last answer, and lists each refusal once.
+
+        Returns:
+            The encoded answer; empty if there is nothing new.
+        """
         if self._due is not None:
             self._due.cancel()
             self._due = None
         self._overdue = False
-        if self._received == self._told and not self._refusals:
+        if self._received == self._acknowledged and not self._refusals:
             return b""
         answer = encode_answer(self._received, self._refusals)
-        self._told = self._received
+        self._acknowledged = self._received
         self._refusals.clear()
-        self._refusals_told.set()
+        self._refusals_sent.set()
         return answer

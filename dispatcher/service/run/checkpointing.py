@@ -1,8 +1,8 @@
-"""A checkpoint within a job: planned between two iterations, flushed by every worker, committed, and what follows.
+"""A checkpoint within a job: planned between two iterations, flushed by every worker, and committed.
 
-The planning loop publishes the flush plans (`begin_checkpoint`), the workers' reports count who has carried them out
-(`checkpoint_flushed`), and the commit goes on in the background (checkpoint/checkpoints.py). At the end of the stream
-there is one more, which makes the end of the job durable (`commit_end`).
+The planning loop publishes the flush plans (`begin_checkpoint`), each worker reports its flush (`checkpoint_flushed`),
+and after the last report the commit runs in the background (checkpoint/checkpoints.py). One more checkpoint at the end
+of the stream makes the end of the job durable (`commit_end`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from esd.services.domain.plans import FlushPlan
 from esd.services.domain.reports import FlushReport
 from esd.services.wire.plans import encode_plan_message
 
-_FAILED_CHECKPOINTS = 3  # in a row, after which samples and pre-images have piled up for long enough
+# Samples and pre-images pile up until a checkpoint is committed. After this many failures in a row the job fails,
+# before
+# it fills the disk.
+_FAILED_CHECKPOINTS = 3
 
 
 def begin_checkpoint(
@@ -30,7 +33,7 @@ def begin_checkpoint(
     Args:
         job: the job.
         checkpoints: its checkpoints.
-        flushes: what each slot has to flush.
+        flushes: the flush plans, by slot.
         planner: the snapshot of the planner's state.
         samples: how many samples of the stream come before the checkpoint.
     """
@@ -54,7 +57,7 @@ def checkpoint_flushed(job: Job, epoch: Epoch, worker: WorkerRecord, report: Flu
 
 
 async def commit_end(job: Job, checkpoints: Checkpoints, epoch: Epoch, planner: Snapshot) -> None:
-    """Makes the end of the job durable before anyone hears of it: from then on the workers may leave.
+    """Makes the end of the job durable before the workers learn of it, since they may leave from then on.
 
     Raises:
         EsdError: the last checkpoint could not be committed.
@@ -65,7 +68,7 @@ async def commit_end(job: Job, checkpoints: Checkpoints, epoch: Epoch, planner: 
         planned=job.totals.save_planned(),
         planner=planner,
         workers={worker.slot: worker.saved for worker in job.training_workers},
-        dense_checksum="".join(worker.dense_checksum for worker in job.training_workers),  # one has stored them
+        dense_checksum="".join(worker.dense_checksum for worker in job.training_workers),  # one worker stores them
         progress=job.totals.progress.save(),
         feedback=job.feedback.save(epoch.plans.planned),
         evaluations=job.evaluations.latest,
@@ -75,7 +78,7 @@ async def commit_end(job: Job, checkpoints: Checkpoints, epoch: Epoch, planner: 
 
 
 def _commit_ended(job: Job, checkpoints: Checkpoints, epoch: Epoch) -> None:
-    """Lets go of what the latest checkpoint covers, and lets newcomers join."""
+    """Releases the samples and flush plans that the latest checkpoint covers, and lets new workers join."""
     latest = checkpoints.latest
     epoch.plans.forget_flushes(latest.iteration)
     job.samples.release(latest.samples)
@@ -87,7 +90,7 @@ def _commit_ended(job: Job, checkpoints: Checkpoints, epoch: Epoch) -> None:
 
 
 def _fail_if_too_many_failed(job: Job, checkpoints: Checkpoints) -> None:
-    """Fails the job when too much has piled up since the last checkpoint. A disk gets some time to have room again."""
+    """Fails the job after too many failed checkpoints in a row; a full disk first gets `storage_seconds` to recover."""
     failures = checkpoints.failures
     if len(failures) < _FAILED_CHECKPOINTS:
         return

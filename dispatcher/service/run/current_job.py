@@ -1,4 +1,4 @@
-"""The job that a dispatcher runs: one at a time, and a new one may follow one that is over."""
+"""The job that a dispatcher runs: one at a time; the next may be created when it is over."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from esd.dispatcher.service.state.manifest import describe_job
 from esd.services.domain.errors import FailedPrecondition, NotFound, Unavailable
 from esd.services.domain.jobs import JobSpec
 
-# Opening a job asks the parameter servers what they hold of it. One that does not answer at all (a link that is cut)
-# must not keep callers longer than they wait, by default 30 s: they get an answer, and try again.
+# Opening a job asks the parameter servers for its checkpoint. A server that does not answer (a cut link) must not hold
+# the call until the caller's own deadline, 30 s by default: the caller gets a retryable error before that.
 _OPENING_SECONDS = 10.0
 
-_LONGEST_REASON = 500  # characters; it is told to everybody
+_LONGEST_REASON = 500  # characters; the reason is sent to every worker and client
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class CurrentJob:
         settings: the settings of the dispatcher.
 
     Attributes:
-        latest: the job that runs, or the last one that did; None before the first.
+        latest: the running job, or the last job that ran; None before the first.
     """
 
     def __init__(self, settings: DispatcherSettings) -> None:
@@ -51,10 +51,16 @@ class CurrentJob:
         return self.latest
 
     async def taking_workers(self, within: float) -> Job:
-        """Returns the latest job, as soon as it is one that is not over; after `within` seconds whatever it is.
+        """Waits for a job that takes workers.
+
+        Args:
+            within: the longest wait, in seconds.
+
+        Returns:
+            The running job; after `within` seconds the latest job, even if it is over.
 
         Raises:
-            NotFound: there was none.
+            NotFound: no job has been created.
             Unavailable: the dispatcher is stopping.
         """
         try:
@@ -81,11 +87,11 @@ class CurrentJob:
         """Ends the job, and returns false if it was over before.
 
         Args:
-            name: of the job.
-            reason: what everybody who takes part in it is told.
+            name: the name of the job.
+            reason: the cause that its workers and clients receive.
 
         Raises:
-            NotFound: the latest job has another name, or there was none.
+            NotFound: the latest job has another name, or no job has been created.
         """
         job = self.named(name)
         if job.lifecycle.over:
@@ -94,15 +100,15 @@ class CurrentJob:
         return True
 
     async def create(self, spec: JobSpec) -> bool:
-        """Opens a job, or resumes one that the parameter servers have a checkpoint of.
+        """Opens a job, or resumes it from its checkpoint on the parameter servers.
 
         Returns:
-            False if exactly this job is open already.
+            False if a job with the same specification is open already.
 
         Raises:
             InvalidArgument: the mechanism or the cache policy is unknown.
-            FailedPrecondition: another job is running, the table holds another job's rows, or this machine lacks what
-                the job asks for.
+            FailedPrecondition: another job is running, the table holds another job's rows, or the job asks for a GPU
+                that this machine does not have.
             Unavailable: a parameter server is away, or has not answered in time.
         """
         try:
@@ -114,10 +120,10 @@ class CurrentJob:
             ) from None
 
     async def close(self) -> None:
-        """Lets everyone go who waits for the job, and waits until it has stopped.
+        """Ends every wait for the job, and waits until the job has stopped.
 
-        What is asked of a parameter server that hangs is given up after the time that running calls get to finish: the
-        next dispatcher finds out what has become of it.
+        A call to a parameter server that hangs is cancelled after `grace_seconds`. Whether that call took effect does
+        not matter: the next dispatcher reads the servers' state before it starts.
         """
         self._closed = True
         async with self._opened:
@@ -136,7 +142,7 @@ class CurrentJob:
             if running.spec == spec:
                 return False
             raise FailedPrecondition(f"{running.lifecycle}, and one dispatcher runs one job at a time")
-        await asyncio.to_thread(check_job, spec)  # it makes a planner, and looks for a GPU where the job asks for one
+        await asyncio.to_thread(check_job, spec)  # in a thread: it makes a planner, and may probe the GPU
         start = await find_starting_point(spec, self._settings)
         checkpoints = start.checkpoints if start is not None else None
         try:

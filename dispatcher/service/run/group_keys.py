@@ -1,7 +1,7 @@
-"""What the members of an epoch tell each other before their first all-reduce, such as where their connections listen.
+"""The key-value store of an epoch, in which members exchange, for example, the addresses of their all-reduce sockets.
 
-The dispatcher keeps it for them, since they all reach it and it knows them by their leases: so no worker has to listen
-for the others, or to find out who they are.
+The dispatcher keeps the store because every member reaches it and it knows each by its lease. So no worker has to run a
+rendezvous server, or to discover the others.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _MOST_BYTES = 2**24  # of keys and values of an epoch; 64 workers need a hundred
 
 
 def put_group_key(job: Job, lease_id: str, epoch_number: int, key: str, value: bytes) -> None:
-    """Keeps a value for the members of an epoch, and wakes those that wait for it. It may be repeated.
+    """Keeps a value for the members of an epoch, and wakes the members that wait for it. The call may be repeated.
 
     Raises:
         NotFound: the lease has expired.
         FailedPrecondition: the job failed.
         StaleEpoch: the epoch is over.
         InvalidArgument: the key is empty or too long.
-        ResourceExhausted: the keys of the epoch take too much.
+        ResourceExhausted: keys and values of the epoch would exceed 16 MiB.
     """
     epoch = _epoch_of(job, lease_id, epoch_number)
     if not 1 <= len(key) <= _LONGEST_KEY:

@@ -1,9 +1,10 @@
-"""One training job: its state, who takes part in it, and how one epoch follows another.
+"""One training job: its state, its workers, and the change from one epoch to the next.
 
 Everything in this module runs in one event loop and awaits nothing: each method takes the job from one consistent state
-to the next, so no locks are needed. What runs on a Job is beside it, as functions that take one: workers' streams
-(attend.py), what they are told (plans.py) and what they report (reports.py), the planning loop (planning.py),
-checkpoints (checkpointing.py), and the way from one epoch to the next (recovery.py).
+to the next, so no locks are needed. The modules next to it hold the functions that wait, each with a Job as argument:
+the workers' streams (attend.py), the messages to workers (plans.py), the reports from workers (reports.py), the
+planning
+loop (planning.py), checkpoints (checkpointing.py), and recovery (recovery.py).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from esd.services.domain.state import JobPhase, Recovery
 from esd.services.domain.worker_set import WorkerSet
 
 _KNOWN_RECOVERIES = 100
-_EPOCHS_WITHOUT_PROGRESS = 5  # in a row, after which another one would hardly help
+_EPOCHS_WITHOUT_PROGRESS = 5  # in a row, after which the job fails: another attempt would hardly help
 
 _log = logging.getLogger(__name__)
 
@@ -48,22 +49,24 @@ class Job:
     """A job from its creation to its end.
 
     Attributes:
-        spec: what is trained, and how it is dispatched.
+        spec: the specification of the job.
         settings: the settings of the dispatcher.
         checkpoints: its checkpoints; None if it takes none, and so cannot recover.
-        claimant: names the job to parameter servers, if it takes no checkpoints, and so begins no epoch there.
-        lifecycle: its phase, and how to wait until something has changed.
-        workers: who holds which slot.
+        claimant: identifies the job to the parameter servers if it takes no checkpoints, and so begins no epoch there;
+            else empty.
+        resumed_from: the iteration of the checkpoint from which this dispatcher started the job; 0 for a new job.
+        lifecycle: its phase, and the wait for changes of its state.
+        workers: the worker slots and the leases on them.
         samples: the samples that are not planned yet.
-        submission: how clients submit samples.
-        totals: what decisions and reports add up to.
-        feedback: what the workers have measured, for the planner.
-        held_back: whom a small cache keeps from training more.
-        stragglers: who holds iterations up.
-        shadows: what other mechanisms would cost.
+        submission: the intake of samples from clients.
+        totals: the sums over decisions and reports.
+        feedback: the workers' measurements, for the planner.
+        held_back: the workers whose small caches limit their workloads.
+        stragglers: the workers that hold iterations up.
+        shadows: the cost of the same stream under other mechanisms.
         epoch: the present epoch, or the last one; None before the first.
-        recoveries: the latest epochs that ended early.
-        evaluations: what drivers have found out about held-out samples.
+        recoveries: the latest epochs that began after an early end, at most 100.
+        evaluations: the drivers' results on held-out samples.
     """
 
     def __init__(self, spec: JobSpec, settings: DispatcherSettings, checkpoints: Checkpoints | None = None) -> None:
@@ -95,8 +98,8 @@ class Job:
         self.shadows = Shadows(settings.shadow_mechanisms)
         self.epoch: Epoch | None = None
         self.recoveries: deque[Recovery] = deque(maxlen=_KNOWN_RECOVERIES)
-        self._farthest = start.iteration  # the first iteration that was never trained, whatever was redone
-        self._epochs_without_progress: list[str] = []  # why each of the latest in a row ended
+        self._farthest = start.iteration  # the first iteration that no epoch has trained
+        self._epochs_without_progress: list[str] = []  # one cause per epoch; cleared by an epoch with progress
         job_metrics.show_job(
             spec.labels,
             self.lifecycle,
@@ -108,15 +111,16 @@ class Job:
         )
         self.evaluations = Evaluations(spec.labels, start.evaluations)
 
-    # --- who takes part ------------------------------------------------------------------------------------------
+    # --- workers -------------------------------------------------------------------------------------------------
 
     def register(self, registration: Registration) -> Lease:
-        """Takes a worker in. A worker that was restarted ends the epoch in which it trained.
+        """Gives a slot to a worker. A worker that was restarted ends the epoch in which it trained.
 
         Raises:
             NotFound: the job is over.
             ResourceExhausted: all slots are taken.
             FailedPrecondition: the name belongs to another worker of the running job.
+            PermissionDenied: another caller holds a lease under this name.
         """
         if self.lifecycle.over:
             raise NotFound(f"no job takes workers: {self.lifecycle}")
@@ -127,11 +131,13 @@ class Job:
         return lease
 
     def caller(self, lease_id: str) -> WorkerRecord:
-        """Returns the worker behind a call, which is also a sign of its life.
+        """Returns the worker that makes a call, and renews its lease, since the call proves that it is alive.
 
         Raises:
-            NotFound: the lease has expired.
+            NotFound: the lease is unknown or has expired.
             FailedPrecondition: the job has failed.
+            PermissionDenied: the call comes from another caller than the holder of the lease.
+            Unavailable: the dispatcher is stopping.
         """
         self.lifecycle.raise_if_failed()
         worker = self.workers.holder(lease_id)
@@ -145,17 +151,18 @@ class Job:
         return [worker for worker in self.workers if worker.slot in members]
 
     def is_training(self, worker: WorkerRecord) -> bool:
-        """Tells whether the worker trains in an epoch that goes on."""
+        """Returns whether the worker trains in the present epoch, and that epoch has not ended."""
         return self.epoch is not None and not self.epoch.over and worker.slot in self.epoch.members
 
     @property
     def confirmed(self) -> int:
-        """How many iterations of the stream every worker of the epoch has confirmed, in this epoch or before.
+        """The number of iterations of the stream that every worker of the epoch has confirmed, in any epoch.
 
-        All have confirmed those before the last checkpoint, also where a worker was lost or has come back with nothing.
+        Iterations before the last checkpoint count as confirmed even if a worker was lost since, or has restarted and
+        confirmed nothing itself.
         """
-        behind = self.checkpoints.latest.iteration if self.checkpoints is not None else 0
-        return max(behind, min((worker.confirmed for worker in self.training_workers), default=0))
+        checkpointed = self.checkpoints.latest.iteration if self.checkpoints is not None else 0
+        return max(checkpointed, min((worker.confirmed for worker in self.training_workers), default=0))
 
     def _lease_expired(self, worker: WorkerRecord) -> None:
         """Frees the slot of a worker that is silent; if it was training, its epoch is over."""
@@ -170,7 +177,7 @@ class Job:
             self.workers.remove(worker)
 
     def fail(self, cause: str) -> None:
-        """Ends the job. Everyone who waits for it is told the cause, and where the job may be resumed."""
+        """Ends the job. Every waiting call fails with the cause and the checkpoint from which the job can resume."""
         resume = f"; the last checkpoint is {self.checkpoints.latest.iteration}" if self.checkpoints is not None else ""
         self.lifecycle.fail(cause + resume)
 
@@ -183,7 +190,7 @@ class Job:
         return self.epoch
 
     def begin_epoch(self, epoch: Epoch) -> None:
-        """Lets the workers that wait for an epoch have the plans of this one from now on."""
+        """Makes an epoch the present one: the waiting workers receive its plans from now on."""
         if self.epoch is None and epoch.first == 0:
             self.shadows.start(self.spec, [worker.registration for worker in self.workers])
         self.epoch = epoch
@@ -201,9 +208,9 @@ class Job:
     def end_epoch(self, cause: str) -> None:
         """Ends the present epoch early, so that the next one begins with other workers.
 
-        This is the only way out of an epoch before the end of the stream. It is taken when a worker reports a failure,
-        when its lease expires, when it comes back as another process, and when a newcomer joins after a checkpoint.
-        Everyone who waits in the epoch gets StaleEpoch. A job without checkpoints cannot go back, and fails.
+        This is the only way out of an epoch before the end of the stream. Its four causes are a failure that a worker
+        reports, an expired lease, a worker that comes back as another process, and a new worker that joins after a
+        checkpoint. Every wait in the epoch ends with StaleEpoch. A job without checkpoints cannot recover, and fails.
         """
         if self.checkpoints is None:
             self.lifecycle.fail(cause)
@@ -213,10 +220,12 @@ class Job:
             self.lifecycle.advance(JobPhase.RECOVERING)
 
     def rewind_to(self, checkpoint: RestoredCheckpoint, epoch: Epoch) -> None:
-        """Takes the job back to a checkpoint, to which the parameter servers have gone back, and begins an epoch there.
+        """Resets the job to a checkpoint that the parameter servers have restored, and begins an epoch there.
 
         Raises:
-            FailedPrecondition: epoch after epoch has ended without progress.
+            FailedPrecondition: five epochs in a row ended without progress; or this dispatcher does not hold the
+                samples
+                that follow the checkpoint.
         """
         manifest = checkpoint.manifest
         self.samples.rewind_to(manifest.samples)
@@ -227,7 +236,7 @@ class Job:
         self.begin_epoch(epoch)
 
     def resume_finished(self, done: Manifest, progress: bytes | None) -> None:
-        """Shows a job that an earlier dispatcher has brought to its end, with the progress that it saved, if any."""
+        """Shows a job that an earlier dispatcher has finished, with the progress that it saved, if any."""
         self.workers.fill_with(done.iteration, done.workers)
         self.totals.rewind_to(done.planned or {}, progress, self.spec.workers)
         everyone = WorkerSet.all_of(len(done.workers))
@@ -235,10 +244,13 @@ class Job:
         self.lifecycle.advance(JobPhase.FINISHED)
 
     def _count_recovery(self, before: Epoch, epoch: Epoch) -> None:
-        """Notes that an epoch follows one that ended early, and gives up when that leads nowhere.
+        """Records a recovery, and fails after several epochs in a row without progress.
 
-        An epoch without progress has brought neither a new checkpoint nor an iteration that was not trained before. A
-        job that always dies at the same place has one after the other.
+        An epoch made progress if it committed a checkpoint or trained an iteration that no epoch had trained before. A
+        job that dies at the same sample each time makes none, and must not repeat for ever.
+
+        Raises:
+            FailedPrecondition: five epochs in a row made no progress.
         """
         self.recoveries.append(
             Recovery(
@@ -267,7 +279,7 @@ class Job:
     # --- plans ---------------------------------------------------------------------------------------------------
 
     def publish(self, decision: Decision, plans: Sequence[PublishedPlan]) -> None:
-        """Publishes the next iteration: one plan per slot."""
+        """Publishes the plans of the next iteration, one per slot."""
         published = self.current_epoch().plans
         self.totals.add_decision(decision)
         self.held_back.report(self.workers, decision.held_back)
@@ -276,9 +288,9 @@ class Job:
         self.lifecycle.notify()
 
     def _unconfirmed_iterations(self) -> int:
-        """Returns how many iterations of the present epoch are planned and not confirmed by all its workers."""
+        """Returns the number of planned iterations of the present epoch that some worker has not confirmed."""
         return self.epoch.unconfirmed if self.epoch is not None else 0
 
     def _logged_samples(self) -> int:
-        """Returns how many acknowledged samples no checkpoint covers."""
+        """Returns the number of acknowledged samples that no checkpoint covers."""
         return self.samples.taken - self.checkpoints.latest.samples if self.checkpoints is not None else 0

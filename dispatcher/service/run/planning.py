@@ -40,8 +40,10 @@ from esd.services.runtime.tasks import run_in
 from esd.services.runtime.threads import named_threads
 from esd.services.wire.plans import digest_of, encode_plan_message
 
-# Iterations for which there is room at once are planned and published together, since each costs the loops of all
-# processes a turn. But no plan waits for longer than this until others are decided, by the time of the latest decision.
+# Iterations that fit into the window at the same time are planned and published together, since every publication wakes
+# the event loops of all processes once. No plan waits longer than this for the next ones, estimated from the time of
+# the
+# latest decision.
 _TOGETHER_SECONDS = 0.005
 
 _log = logging.getLogger(__name__)
@@ -50,11 +52,12 @@ T = TypeVar("T")
 
 
 async def plan_stream(job: Job, decision_log: DecisionLog | None = None) -> None:
-    """Runs a job from the wait for its workers to its end. Whatever goes wrong fails the job.
+    """Runs a job from the wait for its workers to its end. Any error fails the job.
 
     Args:
         job: the job.
-        decision_log: takes what the plans depend on besides the samples; None records nothing. It is closed in the end.
+        decision_log: records the inputs of the plans other than the samples; None records nothing. It is closed in the
+            end.
     """
     thread = named_threads("esd-planner")  # one: a Planner is not for concurrent use
     watching = asyncio.create_task(end_when_abandoned(job), name="end_when_abandoned")
@@ -62,11 +65,11 @@ async def plan_stream(job: Job, decision_log: DecisionLog | None = None) -> None
         await _plan_epochs(job, decision_log, thread)
     except EsdError as error:
         job.fail(str(error))
-    except asyncio.CancelledError:  # the dispatcher stops, and waits no longer
+    except asyncio.CancelledError:  # the dispatcher stops
         if job.checkpoints is not None:
             await job.checkpoints.abandon()
         raise
-    except Exception:  # noqa: BLE001 - a defect: nobody may wait for this job for ever
+    except Exception:  # noqa: BLE001 - a defect, which must end the job, or its callers would wait for ever
         _log.exception("defect while planning")
         job.lifecycle.fail("internal error while planning; the dispatcher's log has the details")
     finally:
@@ -83,7 +86,7 @@ async def plan_stream(job: Job, decision_log: DecisionLog | None = None) -> None
 
 
 async def _plan_epochs(job: Job, decision_log: DecisionLog | None, thread: ThreadPoolExecutor) -> None:
-    """Plans one epoch after the other, until one of them reaches the end of the stream."""
+    """Plans one epoch after the other, until an epoch reaches the end of the stream."""
     if job.checkpoints is not None and job.checkpoints.latest.finished:
         await resume_finished(job, job.checkpoints)
         return
@@ -97,7 +100,7 @@ async def _plan_epochs(job: Job, decision_log: DecisionLog | None, thread: Threa
 
 
 class _EpochPlanning:
-    """Plans one epoch, to the end of the stream or of the epoch, which ends every wait with StaleEpoch."""
+    """Plans one epoch, up to the end of the stream. An early end of the epoch ends every wait with StaleEpoch."""
 
     def __init__(
         self, job: Job, epoch: Epoch, planner: Planner, decision_log: DecisionLog | None, thread: ThreadPoolExecutor
@@ -107,10 +110,10 @@ class _EpochPlanning:
         self._planner = planner
         self._log = decision_log
         self._thread = thread
-        self._batches: deque[SampleBatch] = deque()  # the next one to plan, and its lookahead
-        self._starved = False  # whether the workers had nothing to train when these samples came
-        self._decision_seconds = _TOGETHER_SECONDS  # of the latest decision
-        self._degrees: NDArray[np.float64] | None = None  # of infrequency, as they are shown
+        self._batches: deque[SampleBatch] = deque()  # the next batch to plan, and its lookahead
+        self._starved = False  # whether the workers had run out of plans when these samples arrived
+        self._decision_seconds = _TOGETHER_SECONDS  # time of the latest decision, per iteration
+        self._degrees: NDArray[np.float64] | None = None  # degrees of infrequency in the metrics
 
     async def run(self) -> None:
         """Plans and publishes the epoch. Raises StaleEpoch when it ends before the stream."""
@@ -126,7 +129,7 @@ class _EpochPlanning:
         await self._flush()
 
     async def _fill(self) -> bool:
-        """Waits until there is a batch to plan, with its lookahead; returns False if the stream has no more."""
+        """Waits for the next batch and its lookahead. Returns False at the end of the stream."""
         self._starved = False
         while not self._filled():
             await self._wait_for_samples()
@@ -134,18 +137,18 @@ class _EpochPlanning:
         return bool(self._batches)
 
     def _filled(self) -> bool:
-        """Takes batches from the stream as far as they are there; returns whether all for the next plan are."""
+        """Moves ready batches from the queue; returns whether the next plan has its batch and its lookahead."""
         samples = self._job.samples
         while len(self._batches) <= self._planner.lookahead and samples.ready:
             self._batches.append(samples.take())
-            self._job.lifecycle.notify(workers=False)  # Submit may wait for the room
+            self._job.lifecycle.notify(workers=False)  # a Submit call may wait for room
         return len(self._batches) > self._planner.lookahead or samples.exhausted
 
     async def _wait_for_samples(self) -> None:
-        """Waits for the next batch. While the stream pauses, a checkpoint that falls due by time is taken all the same.
+        """Waits for the next batch, and takes the checkpoints that fall due by time while the stream pauses.
 
-        So whatever the workers have trained is at the parameter servers after that time (Herald §7 has them push
-        everything when no next batch is visible).
+        So all trained rows reach the parameter servers within `checkpoint_seconds` (in Herald §7 workers push all rows
+        when no next batch is visible).
         """
         job, samples = self._job, self._job.samples
         while True:
@@ -169,7 +172,7 @@ class _EpochPlanning:
         begin_checkpoint(job, checkpoints, flushes, planner, samples)
 
     def _turns(self) -> list[_Turn]:
-        """Returns what the next iteration is planned from, and others that can be planned with it."""
+        """Returns the inputs of the next iteration, and of the following ones that can be planned with it."""
         job, checkpoints, first = self._job, self._job.checkpoints, self._epoch.plans.planned
         turns = [self._turn(first)]
         room = min(job.spec.window - self._epoch.unconfirmed, int(_TOGETHER_SECONDS / self._decision_seconds))
@@ -180,10 +183,10 @@ class _EpochPlanning:
         return turns
 
     def _turn(self, iteration: int) -> _Turn:
-        """Takes a batch, and the feedback of the iteration that leaves the window when this one is planned.
+        """Takes a batch, and the feedback of the iteration that leaves the window when this iteration is planned.
 
-        All workers have confirmed that one, whatever their speed. So the plans depend on what was measured, which is
-        recorded, and never on which report came first.
+        All workers have confirmed the iteration that leaves the window, whatever their speed. So plans depend on the
+        measurements, which the decision log records, and never on the order in which reports arrive.
         """
         batch = self._batches.popleft()
         ids = BatchIds(*batch.id_columns)
@@ -203,7 +206,7 @@ class _EpochPlanning:
         self._degrees = job_metrics.ranked(self._planner, self._degrees)
 
     async def _flush(self) -> None:
-        """Lets the workers flush at the end of the stream, and ends the job when all have done so."""
+        """Publishes the final flush plans, waits for the workers to carry them out, and finishes the job."""
         job, plans, checkpoints = self._job, self._epoch.plans, self._job.checkpoints
         self._record(StreamEnded(plans.planned))
         plans.final_flush = [encode_plan_message(plan) for plan in await self._in_thread(self._planner.flush)]
@@ -211,7 +214,7 @@ class _EpochPlanning:
         await self._wait_until(lambda: all(worker.flushed for worker in job.training_workers))
         if checkpoints is not None:
             await self._wait_until(lambda: checkpoints.idle)
-            if checkpoints.latest.iteration == plans.planned:  # the stream has ended right behind it
+            if checkpoints.latest.iteration == plans.planned:  # the stream ended right after a checkpoint
                 await checkpoints.finish_latest(job.evaluations.latest, self._epoch.number)
             else:
                 _, planner = await self._in_thread(self._planner.checkpoint)
@@ -221,7 +224,7 @@ class _EpochPlanning:
 
     @property
     def _idle(self) -> bool:
-        """Whether the workers have trained all that is planned in the epoch, and wait."""
+        """Whether the workers have trained every planned iteration of the epoch, and wait for the next."""
         return self._epoch.first < self._epoch.plans.planned and not self._epoch.unconfirmed
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
@@ -255,13 +258,13 @@ def _epoch_record(epoch: Epoch, planner: Planner) -> EpochBegan:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """What an iteration is planned from.
+    """The inputs of the plan of one iteration.
 
     Attributes:
         batch: its samples.
-        ids: of these, which shadows plan, too.
-        later: those of the iterations behind it, as far as the mechanism looks ahead.
-        feedback: what is observed before, of earlier iterations.
+        ids: the ids of these samples, shared with the shadows.
+        later: the batches of the following iterations, as far as the mechanism looks ahead.
+        feedback: measurements of earlier iterations, which the planner observes first.
     """
 
     batch: SampleBatch
@@ -273,7 +276,7 @@ class _Turn:
 def _decide(
     planner: Planner, turns: Sequence[_Turn], log: DecisionLog | None
 ) -> list[tuple[Decision, list[PublishedPlan]]]:
-    """Plans iterations in order and makes their plans ready to be sent, by slot; runs in the planner's thread."""
+    """Plans iterations in order and encodes their plans, by slot; runs in the planner's thread."""
     decided = []
     for turn in turns:
         for feedback in turn.feedback:

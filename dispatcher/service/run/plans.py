@@ -1,4 +1,4 @@
-"""What one worker is told in an epoch: who trains, what its cache must hold, its plans and flush plans, and the end."""
+"""The messages to one worker in an epoch: membership, the reload of its cache, plans, flush plans, end of stream."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from esd.services.domain.state import JobPhase
 from esd.services.wire.attend import Attendance
 from esd.services.wire.plans import encode_plan_message
 
-# A worker reads what it is told at once, and keeps it until its turn comes. So it gets at most this many plans that it
-# has not confirmed, however long the job's window is.
+# A worker reads its plans at once and keeps each until its iteration. This bounds the worker's memory, however long the
+# job's window is.
 _MOST_UNCONFIRMED = 256
-_TOGETHER_BYTES = 1 << 16  # of plans in one message, unless one plan has more
+_TOGETHER_BYTES = 1 << 16  # most bytes of plans in one message; a longer plan gets a message of its own
 
 
 def messages_for(job: Job, attendance: Attendance) -> Iterator[bytes | None]:
-    """Yields everything that one worker has yet to be told in an epoch, and None whenever the next is not there yet.
+    """Yields the outstanding messages to one worker in an epoch, and None whenever the next is not ready yet.
 
-    Whoever gets None asks again when something of the job has changed.
+    After None the caller waits for a change of the job before it asks again.
 
     Args:
         job: the job.
-        attendance: the worker's lease, and the first plan that it wants.
+        attendance: the worker's lease, and the first plan that it asks for.
 
     Raises:
-        NotFound: there is no such lease, or it expired while workers were missing; the job takes no workers any more.
-        FailedPrecondition: the first plan that is wanted is confirmed or beyond the next plan; the job failed.
+        NotFound: the lease is unknown, or it expired while workers were missing, or the job takes no workers any more.
+        FailedPrecondition: the first plan that the worker asks for is confirmed, or lies beyond the next plan; or the
+            job failed.
         StaleEpoch: the epoch is over.
         Unavailable: the dispatcher is stopping.
     """
@@ -52,7 +53,8 @@ def messages_for(job: Job, attendance: Attendance) -> Iterator[bytes | None]:
     yield from _plans_from(iteration, job, epoch, worker)
     if not worker.flushed:
         yield plans.final_flush[worker.slot]
-    # The job may finish in an epoch that a restarted worker has just ended.
+    # Before the phase is FINISHED a restarted worker may still end the epoch; afterwards the end of the epoch no longer
+    # matters, and must not keep the end of the stream from this worker.
     while lifecycle.phase is not JobPhase.FINISHED:
         lifecycle.raise_if_failed()
         epoch.raise_if_over()
@@ -61,7 +63,7 @@ def messages_for(job: Job, attendance: Attendance) -> Iterator[bytes | None]:
 
 
 def _peers_of(worker: WorkerRecord, job: Job, epoch: Epoch) -> tuple[str, ...]:
-    """Returns where a worker reaches the others of an epoch, by slot, if rows go directly."""
+    """Returns the addresses of the other members of an epoch, by slot; empty unless workers exchange rows directly."""
     if not job.spec.direct:
         return ()
     others = {each.slot: each for each in job.workers if each.slot in epoch.members and each is not worker}
@@ -69,7 +71,7 @@ def _peers_of(worker: WorkerRecord, job: Job, epoch: Epoch) -> tuple[str, ...]:
 
 
 def _plans_from(iteration: int, job: Job, epoch: Epoch, worker: WorkerRecord) -> Iterator[bytes | None]:
-    """Yields the plans and checkpoint flushes of a worker up to where the stream of samples ends."""
+    """Yields the plans and checkpoint flushes of a worker up to the end of the sample stream."""
     plans, flush_sent = epoch.plans, worker.flushed_checkpoint
     while True:
         job.lifecycle.raise_if_failed()
@@ -90,7 +92,7 @@ def _plans_from(iteration: int, job: Job, epoch: Epoch, worker: WorkerRecord) ->
 
 
 def _together(plans: PlanLog, worker: WorkerRecord, first: int) -> list[bytes]:
-    """Returns the plans that make one message: those that follow `first` without a flush between, while it is small."""
+    """Returns the plans for one message: from `first` on, up to the next flush, while they stay below 64 KiB."""
     ready = [plans.get(worker.slot, first).message]
     size = len(ready[0])
     for iteration in range(first + 1, min(plans.planned, worker.confirmed + _MOST_UNCONFIRMED)):
@@ -103,7 +105,7 @@ def _together(plans: PlanLog, worker: WorkerRecord, first: int) -> list[bytes]:
 
 
 def _join_epoch(job: Job, lease_id: str) -> Generator[None, None, tuple[WorkerRecord, Epoch]]:
-    """Waits with a worker until it trains in an epoch that goes on; returns the worker and the epoch."""
+    """Yields None until the worker is a member of a running epoch; returns the worker and the epoch."""
     while True:
         job.lifecycle.raise_if_failed()
         worker = job.workers.holder(lease_id)

@@ -1,6 +1,6 @@
-"""From one epoch to the next: the workers come together, and all go back to the last checkpoint.
+"""From one epoch to the next: the workers assemble, and all processes return to the last checkpoint.
 
-A job without checkpoints has one epoch, from the first iteration on; it begins in the same way.
+A job without checkpoints has one epoch, from the first iteration on, which begins in the same way.
 """
 
 from __future__ import annotations
@@ -26,20 +26,24 @@ _log = logging.getLogger(__name__)
 
 
 async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
-    """Waits for the workers, takes everyone back to the last checkpoint if there are checkpoints, and begins an epoch.
+    """Waits for the workers, restores the last checkpoint if the job takes checkpoints, and begins an epoch.
 
     Args:
         job: the job.
-        thread: where the planner is made.
+        thread: makes the planner.
+
+    Returns:
+        The epoch and its planner.
 
     Raises:
-        FailedPrecondition: workers are missing for too long; epoch after epoch ends without progress; a
-            checkpoint is damaged; a parameter server cannot go back.
-        StaleEpoch: the workers have changed meanwhile; try again.
+        FailedPrecondition: workers are missing for too long, five epochs in a row made no progress, a checkpoint is
+            damaged, or a parameter server cannot restore it.
+        StaleEpoch: the set of waiting workers changed meanwhile; the caller tries again.
         Unavailable: a parameter server is away for too long.
     """
     if job.checkpoints is None:
         return await _only_epoch(job, thread)
+    # A commit that is still running would change the latest checkpoint while `restore` reads it.
     await job.checkpoints.abandon()
     await _assemble_workers(job)
     checkpoint = await job.checkpoints.restore()
@@ -48,7 +52,7 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
         raise StaleEpoch("all workers were lost while the epoch began")
     registrations = _registrations(job, checkpoint.manifest)
     planner = await run_in(thread, _planner_from, checkpoint, job.spec, registrations, members)
-    if job.workers.waiting != members:
+    if job.workers.waiting != members:  # a planner is made for its members, and the two awaits above took time
         raise StaleEpoch("a worker was lost or restarted while the epoch began")
     first = checkpoint.manifest.iteration
     reloads = _reloads(planner, checkpoint.manifest)
@@ -60,7 +64,7 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
 
 
 async def resume_finished(job: Job, checkpoints: Checkpoints) -> None:
-    """Shows a job that was brought to its end before; at most its last commit is left to do.
+    """Shows a job that an earlier dispatcher finished, after completing the last commit on shards that missed it.
 
     Raises:
         FailedPrecondition: the last checkpoint is damaged.
@@ -89,14 +93,19 @@ def _new_planner(job: JobSpec, registrations: Sequence[Registration]) -> Planner
 
 
 def _limits(job: JobSpec, registrations: Sequence[Registration]) -> list[tuple[int, int]]:
-    """Returns the least and the most samples that each worker takes."""
+    """Returns the smallest and the largest number of samples per iteration of each worker."""
     return [(r.least_samples, r.most_samples or job.batch_size) for r in registrations]
 
 
 async def _assemble_workers(job: Job) -> None:
     """Waits until all workers wait for an epoch.
 
-    Those that were in an earlier epoch are waited for no longer than the rejoin window, if others are there.
+    Before the first epoch the wait ends after `join_seconds`. Later, workers that are still missing after
+    `rejoin_seconds` lose their slots if at least one worker waits, and the next epoch begins without them.
+
+    Raises:
+        FailedPrecondition: workers are missing before the first epoch, or every worker is missing later, for
+            `join_seconds`.
     """
     workers, settings = job.workers, job.settings
     everyone = WorkerSet.all_of(job.spec.workers)
@@ -118,7 +127,7 @@ async def _assemble_workers(job: Job) -> None:
             workers.remove(worker)
     absent = [str(slot) for slot in everyone if slot not in workers.waiting]
     _log.warning(
-        "the others go on without the workers of slots %s, which did not come back within %g s (the limit is %s)",
+        "the next epoch begins without the workers of slots %s, which did not come back within %g s (the limit is %s)",
         ", ".join(absent),
         rejoin_seconds,
         settings.variable("rejoin_seconds"),
@@ -126,7 +135,7 @@ async def _assemble_workers(job: Job) -> None:
 
 
 async def _wait_for_all(job: Job, condition: Callable[[], bool]) -> None:
-    """Waits for all workers of a new job. Raises FailedPrecondition after the time that they have to join."""
+    """Waits for all workers of a new job. Raises FailedPrecondition after `join_seconds`."""
     settings = job.settings
     if not await job.lifecycle.wait_until(condition, seconds=settings.join_seconds):
         raise FailedPrecondition(
@@ -136,23 +145,25 @@ async def _wait_for_all(job: Job, condition: Callable[[], bool]) -> None:
 
 
 def _registrations(job: Job, manifest: Manifest) -> list[Registration]:
-    """Returns link and cache of every slot; those of an absent worker are what they were."""
+    """Returns one registration per slot; an absent worker has the link and the cache from the checkpoint."""
     registrations: dict[int, Registration] = {}
     for slot, saved in enumerate(manifest.workers_of(job.spec.workers)):
         registrations[slot] = Registration(saved.name, saved.bandwidth, saved.cache_rows, "away", "away")
     for worker in job.workers:
         registrations[worker.slot] = worker.registration
-    anyone = next(iter(registrations.values()))  # stands in for a slot that was lost before the first checkpoint
-    return [registrations.get(slot, anyone) for slot in range(job.spec.workers)]
+    # A worker that was lost before the first checkpoint is in no manifest. Its slot gets no samples, so any link will
+    # do.
+    stand_in = next(iter(registrations.values()))
+    return [registrations.get(slot, stand_in) for slot in range(job.spec.workers)]
 
 
 def _planner_from(
     checkpoint: RestoredCheckpoint, job: JobSpec, registrations: Sequence[Registration], members: WorkerSet
 ) -> Planner:
-    """Makes a planner that goes on at a checkpoint and gives samples to the members only.
+    """Makes a planner that continues from a checkpoint and assigns samples to the members only.
 
-    The global batch stays the same. Caches begin as they were, or empty where the checkpoint was taken by workers with
-    other caches.
+    The size of the global batch stays the same. The caches start with their content at the checkpoint, or all empty if
+    the cache policy or a cache size has changed since.
     """
     shares = [m if slot in members else 0 for slot, m in enumerate(job.workloads)]
     if sum(shares) == 0:
@@ -163,11 +174,11 @@ def _planner_from(
     complete = members == WorkerSet.all_of(job.workers)
     manifest = checkpoint.manifest
     return Planner(
-        # Balanced workloads have limits that those of an incomplete set of workers cannot keep.
+        # Limits of balanced workloads are set for the full set of workers; fewer workers cannot keep them.
         replace(job, workloads=workloads, workload_limits=job.workload_limits if complete else None),
         [registration.bandwidth for registration in registrations],
         cache_rows,
-        worker_limits=_limits(job, registrations) if complete else (),  # else the others train what is left over
+        worker_limits=_limits(job, registrations) if complete else (),  # else members take the absent workers' samples
         members=members,
         epoch=checkpoint.epoch,
         snapshot=checkpoint.planner,
@@ -176,7 +187,7 @@ def _planner_from(
 
 
 def _reloads(planner: Planner, manifest: Manifest) -> list[bytes]:
-    """Returns what the workers have to load, by slot; nothing when nothing is trained."""
+    """Returns the reload messages for the workers' caches, by slot; none before the first trained iteration."""
     if not manifest.iteration:
         return []
     checksum = (manifest.checksums or {}).get(DENSE, "")

@@ -1,6 +1,6 @@
-"""What workers report to their job: that they live, that they cannot go on, what they have trained and flushed.
+"""The reports of workers to their job: phases, failures, trained iterations and flushes.
 
-Every message of a worker is also a sign of its life, whatever becomes of it (attend.py).
+Every message of a worker renews its lease, even if the message is refused (attend.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from esd.services.domain.state import JobPhase
 
 
 def take_in(job: Job, worker: WorkerRecord, report: WorkerPhase | Report) -> None:
-    """Takes in what a worker says: what it is doing, that it cannot go on, or what it has done.
+    """Records a report of a worker: its phase, a failure, a trained iteration, or a flush.
 
     Raises:
         StaleEpoch: the report belongs to an epoch that is over.
@@ -40,9 +40,9 @@ def take_in(job: Job, worker: WorkerRecord, report: WorkerPhase | Report) -> Non
 
 
 def _failure(job: Job, worker: WorkerRecord, failure: FailureReport) -> None:
-    """Ends the epoch in which a worker cannot go on, or the whole job if another epoch would not help either.
+    """Ends the epoch in which a worker failed, or the whole job if another epoch would fail in the same way.
 
-    A report about an epoch that is over already is ignored.
+    A report about an earlier epoch is ignored.
     """
     if job.epoch is None or failure.epoch != job.epoch.number:
         return
@@ -54,13 +54,13 @@ def _failure(job: Job, worker: WorkerRecord, failure: FailureReport) -> None:
 
 
 def _iteration(job: Job, worker: WorkerRecord, report: IterationReport) -> None:
-    """Confirms an iteration. What was confirmed before is ignored, so that a report may be repeated.
+    """Confirms an iteration. A report of a confirmed iteration is ignored, so that a worker may repeat it.
 
     Raises:
         StaleEpoch: the report belongs to an epoch that is over.
-        FailedPrecondition: the iteration is not the worker's next one, or is not planned yet; the worker does not train
-            in the epoch.
-        InvalidArgument: the number of samples is not that of the plan.
+        FailedPrecondition: the iteration is not the worker's next one, or it is not planned yet, or the worker does not
+            train in the epoch.
+        InvalidArgument: the number of samples differs from the plan's, or the number of labels from the job's.
     """
     epoch = _epoch_of(job, worker, report.epoch)
     plans = epoch.plans
@@ -89,22 +89,22 @@ def _iteration(job: Job, worker: WorkerRecord, report: IterationReport) -> None:
         epoch.trained = report.iteration + 1
         job.stragglers.confirmed(epoch.trained, plans.planned, asyncio.get_running_loop().time())
         job_metrics.iteration_confirmed()
-        # The plan that follows is told when it is published, and nobody waits for a single worker's confirmation.
+        # Workers need not wake: a confirmation sends them nothing. The planning loop wakes, and publishing wakes them.
         job.lifecycle.notify(workers=False)
 
 
 def _compute(filled: Sequence[FullWindow]) -> None:
-    """Has figures computed that take too long for the event loop."""
+    """Computes the figures of full windows, which takes too long for the event loop; the windows keep the results."""
     for window in filled:
         window.figures()
 
 
 def _flush(job: Job, worker: WorkerRecord, report: FlushReport) -> None:
-    """Confirms a flush, for a checkpoint or at the end of the stream. A report may be repeated.
+    """Confirms a flush, for a checkpoint or at the end of the stream. A worker may repeat the report.
 
     Raises:
         StaleEpoch: the report belongs to an epoch that is over.
-        FailedPrecondition: no such flush is planned; the worker does not train in the epoch.
+        FailedPrecondition: no such flush is planned, or the worker does not train in the epoch.
     """
     epoch = _epoch_of(job, worker, report.epoch)
     if report.iteration in epoch.plans.checkpoint_flushes and report.iteration > worker.flushed_checkpoint:
@@ -113,11 +113,14 @@ def _flush(job: Job, worker: WorkerRecord, report: FlushReport) -> None:
         checkpoint_flushed(job, epoch, worker, report)
     elif not report.checkpoint and _is_final(job, worker, report):
         _confirm_final_flush(job, epoch, worker, report)
-    # Anything else is a flush for a checkpoint that was counted before.
+    # Any other report repeats a flush that was counted before.
 
 
 def _is_final(job: Job, worker: WorkerRecord, report: FlushReport) -> bool:
-    """Tells whether a flush is that at the end of the stream, which may end right behind a checkpoint."""
+    """Returns whether a report is about the final flush, and not a late repetition for a counted checkpoint.
+
+    The iteration alone does not decide it: the stream may end right after a checkpoint, at the same iteration.
+    """
     return report.iteration > worker.flushed_checkpoint or job.lifecycle.phase is JobPhase.FLUSHING
 
 
@@ -135,7 +138,7 @@ def _confirm_final_flush(job: Job, epoch: Epoch, worker: WorkerRecord, report: F
 
 
 def _epoch_of(job: Job, worker: WorkerRecord, number: int) -> Epoch:
-    """Returns the present epoch, which must be the one that the worker means, and trains in."""
+    """Returns the present epoch. Raises unless `number` is its number and the worker is a member."""
     epoch = job.current_epoch()
     epoch.raise_unless_current(number)
     if worker.slot not in epoch.members:

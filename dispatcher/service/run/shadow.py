@@ -23,12 +23,13 @@ from esd.services.domain.reports import Registration
 from esd.services.domain.state import ShadowCost
 from esd.services.runtime.threads import named_threads
 
-# Shadows run beside the planner and never hold it up: when they are this many batches behind, there is no processor for
-# them.
+# Shadows must never hold the planner up. Being this many batches behind means that no processor is free for them, and
+# the shadows end.
 _FARTHEST_BEHIND = 256
 
-# Several batches in a row take a mechanism half the time of as many single ones, since its state then stays in the
-# processor's caches. So batches wait for others, but not for long where they come slowly.
+# A mechanism plans several batches in a row in half the time that single batches take, since its state then stays in
+# the
+# processor's caches. So batches wait until `_TOGETHER` have come, and at most for a second.
 _TOGETHER = 16
 _LONGEST_WAIT_SECONDS = 1.0
 
@@ -41,7 +42,7 @@ class _Followed:
 
     Attributes:
         batch: its samples.
-        ids: of these, for all who plan them.
+        ids: the ids of these samples, shared by the planner and all shadows.
     """
 
     batch: SampleBatch
@@ -53,10 +54,10 @@ class _Shadow:
     """One mechanism.
 
     Attributes:
-        planner: plans under it.
-        cost: of what it has planned.
-        batches: the next one to plan, and its lookahead; the thread's.
-        degrees: of infrequency, as they are shown.
+        planner: the planner with this mechanism.
+        cost: the cost of its plans so far.
+        batches: the next batch to plan, and its lookahead; only the shadow thread touches it.
+        degrees: the degrees of infrequency in the metrics, float64 [F]; None before the first.
     """
 
     planner: Planner
@@ -68,8 +69,8 @@ class _Shadow:
 class Shadows:
     """Plans the stream of one job under other mechanisms, each with mirrored caches of its own, and adds up the cost.
 
-    A shadow sees every batch or it ends: one that had skipped a batch would no longer know its caches. One that looks
-    ahead is as many batches behind. Links and workloads are those that the job started with.
+    A shadow sees every batch or it ends, because after a skipped batch its mirrored caches would be wrong. A mechanism
+    that looks ahead is as many batches late. Links and workloads stay as they were at the start of the job.
 
     Args:
         mechanisms: the names of the mechanisms; the job's own is left out.
@@ -81,12 +82,12 @@ class Shadows:
         self._thread = named_threads("esd-shadow")
         self._next = 0
         self._waiting: list[_Followed] = []
-        self._in_work = 0  # batches that the thread has
-        self._due: asyncio.TimerHandle | None = None  # when the batches that wait have waited long enough
+        self._in_work = 0  # batches handed to the thread and not planned yet
+        self._due: asyncio.TimerHandle | None = None  # hands the waiting batches to the thread
 
     @property
     def costs(self) -> tuple[ShadowCost, ...]:
-        """The cost of every mechanism so far; each may be some iterations behind the plans."""
+        """The cost under every mechanism so far; each may lag the plans by some iterations."""
         return tuple(shadow.cost for shadow in self._shadows)
 
     def start(self, job: JobSpec, workers: Sequence[Registration]) -> None:
@@ -98,14 +99,19 @@ class Shadows:
                 self._shadows.append(_Shadow(planner, ShadowCost(mechanism, 0, 0.0)))
 
     def follow(self, iteration: int, batch: SampleBatch, ids: BatchIds) -> None:
-        """Takes the batch of an iteration, with its ids for all who plan it, and returns at once.
+        """Queues the batch of an iteration for the shadow thread, and returns at once.
 
-        A batch that was seen before is ignored.
+        A repeated batch, as after a recovery, is ignored.
+
+        Args:
+            iteration: its number. A gap in the numbers ends the shadows.
+            batch: its samples.
+            ids: the ids of these samples, shared with the planner.
         """
         if not self._shadows or iteration < self._next:
             return
         if iteration > self._next:
-            self._end(f"the stream went on at iteration {iteration}, after {self._next}")
+            self._end(f"the stream continued at iteration {iteration}, the shadows expected {self._next}")
         elif self._behind >= _FARTHEST_BEHIND:
             self._end(f"they are {self._behind} batches behind")
         else:
@@ -117,7 +123,7 @@ class Shadows:
                 self._due = asyncio.get_running_loop().call_later(_LONGEST_WAIT_SECONDS, self._plan_waiting)
 
     def close(self) -> None:
-        """Takes no more batches. Those that were taken are still planned."""
+        """Stops following the stream. The batches that were queued are still planned."""
         self._plan_waiting(ended=True)
         self._thread.shutdown(wait=False)
 
@@ -126,7 +132,7 @@ class Shadows:
         return self._in_work + len(self._waiting)
 
     def _plan_waiting(self, *, ended: bool = False) -> None:
-        """Gives the batches that wait to the thread; after the end of the stream none is kept as lookahead."""
+        """Hands the waiting batches to the thread; at the end of the stream no batch is kept as lookahead."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -142,7 +148,7 @@ class Shadows:
         if error is not None:
             self._end(str(error) if isinstance(error, EsdError) else repr(error))
             return
-        for shadow, (planned, seconds) in zip(self._shadows, planning.result(), strict=False):  # none after an end
+        for shadow, (planned, seconds) in zip(self._shadows, planning.result(), strict=False):  # empty after `_end`
             shadow.cost = ShadowCost(
                 shadow.cost.mechanism, shadow.cost.iterations + planned, shadow.cost.cost_seconds + seconds
             )
@@ -157,10 +163,10 @@ class Shadows:
 
 
 def _plan(shadows: Sequence[_Shadow], batches: Sequence[_Followed], ended: bool) -> list[tuple[int, float]]:
-    """Plans under each mechanism what it has the lookahead for; runs in the thread.
+    """Plans, under each mechanism, the batches whose lookahead is complete; runs in the thread.
 
     Returns:
-        How many batches each has planned now, and what they cost.
+        For each mechanism the number of batches planned by this call, and their cost in seconds.
     """
     return [_plan_one(shadow, batches, ended) for shadow in shadows]
 

@@ -1,4 +1,4 @@
-"""How samples come in: what a client submits is checked, logged, acknowledged, and put in the queue for the planner."""
+"""The intake of samples: a client's batches are checked, logged, acknowledged, and queued for the planner."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from esd.services.wire.batches import decode_batch, encode_batch
 
 
 class Submission:
-    """Takes the samples of one job in, in the one order that the model is made of.
+    """Accepts the samples of one job, in one order, since the model depends on it.
 
     With checkpoints, samples are in the log of the first parameter server before they are acknowledged, and stay there
-    until a checkpoint covers them. The next dispatcher goes on with what is in the log.
+    until a checkpoint covers them. A restarted dispatcher continues with the samples in the log.
 
     Args:
         job: the job to which the samples belong.
         lifecycle: the lifecycle of the job.
-        samples: takes the samples until they are planned.
+        samples: the queue for samples that are not planned yet.
         checkpoints: the checkpoints of the job; None logs nothing.
 
     Attributes:
@@ -46,7 +46,7 @@ class Submission:
         self._logging: asyncio.Task[None] | None = None
 
     def resume(self, logged: Sequence[SampleBatch], *, closed: bool) -> None:
-        """Puts what an earlier dispatcher has logged in the queue; `closed` when the stream ends behind it."""
+        """Queues the samples that an earlier dispatcher logged; `closed` if the stream ends after them."""
         for batch in logged:
             self._samples.put(batch)
         if closed:
@@ -54,10 +54,11 @@ class Submission:
 
     @contextmanager
     def submitter(self) -> Iterator[None]:
-        """Holds the stream for one caller, since the order of the samples is part of the result.
+        """Reserves the stream for one caller, since interleaved batches of two callers would have no defined order.
 
         Raises:
-            FailedPrecondition: another caller holds it; the job failed.
+            FailedPrecondition: another caller holds the stream, or the job failed.
+            Unavailable: the dispatcher is stopping.
         """
         self._lifecycle.raise_if_failed()
         if self._submitting:
@@ -70,31 +71,34 @@ class Submission:
             self.seen()
 
     def seen(self) -> None:
-        """Notes a sign of life of the driver, such as that it asks for the job's state."""
+        """Records a call of the driver, such as a request for the job's state."""
         self._last_seen = time.monotonic()
 
     @property
     def silence(self) -> float:
-        """The seconds since the last sign of life of whoever has to end the stream; 0 if nobody has to."""
+        """The seconds since the driver's last call; 0 during a Submit call and after the end of the stream."""
         return 0.0 if self._submitting or self._samples.closed else time.monotonic() - self._last_seen
 
     async def taken(self) -> int:
-        """Returns how many samples were taken in so far, which is where a client goes on."""
-        if self._logging is not None and not self._logging.done():  # a call that was cut off has left it behind
+        """Returns the number of samples accepted so far, at which a client continues."""
+        if self._logging is not None and not self._logging.done():  # an earlier call was cut off while it logged
             await asyncio.wait([self._logging])
         return self._samples.taken
 
     async def take_in(self, message: common_pb2.SampleBatch, position: int | None = None) -> None:
-        """Takes samples in as soon as there is room; returns when they are logged. Those that came before are ignored.
+        """Accepts samples as soon as there is room, and returns when they are logged. Known samples are ignored.
 
         Args:
-            message: any number of samples, as they came.
-            position: how many samples of the stream come before the batch; None: as many as were taken in.
+            message: any number of samples, as received.
+            position: the number of samples of the stream before the batch; None: the number accepted so far.
 
         Raises:
-            InvalidArgument: the batch is malformed, has other features or labels than the job, or a label that the
-                job's loss does not take. None of it is taken in.
-            FailedPrecondition: samples are missing before it, or the stream has ended; the job failed.
+            InvalidArgument: the batch is malformed, its features or labels differ from the job's, or the job's loss
+                does not accept a label. No sample of the batch is accepted.
+            FailedPrecondition: samples before the batch are missing, or the stream has ended, or the job failed.
+            Unavailable: the dispatcher is stopping, or the parameter server with the sample log is away for too long.
+            StorageUnwritable: the disk of the sample log has been full or read-only for too long.
+            StaleEpoch: another dispatcher has taken the job over.
         """
         batch = decode_batch(message)
         batch.check_shape(self._job.features, self._job.dense_features, len(self._job.labels))
@@ -103,7 +107,7 @@ class Submission:
             position = taken
         if position > taken:
             raise FailedPrecondition(
-                f"the batch begins at sample {position}, job {self._job.name} has taken in {taken}: go on from there"
+                f"the batch begins at sample {position}, job {self._job.name} has accepted {taken}: continue from there"
             )
         known = taken - position
         if known >= len(batch):
@@ -118,21 +122,22 @@ class Submission:
         await self._log_and_put(batch, message)
 
     async def end(self) -> None:
-        """Ends the stream: what is left makes the last batch. It may be repeated."""
+        """Ends the stream: the samples left over make the last, perhaps short, global batch. It may be repeated."""
         await self.taken()
         if not self._samples.closed:
             await self._log_and_put(None, None)
 
     async def close(self) -> None:
-        """Gives up what is not acknowledged."""
+        """Cancels the logging of samples that are not acknowledged."""
         if self._logging is not None:
             self._logging.cancel()
             await asyncio.gather(self._logging, return_exceptions=True)
 
     async def _log_and_put(self, batch: SampleBatch | None, message: common_pb2.SampleBatch | None) -> None:
-        """Logs samples, if the job takes checkpoints, and puts them in the queue; None is the end of the stream.
+        """Logs samples, if the job takes checkpoints, and queues them; None is the end of the stream.
 
-        Once begun it is done, even if the call that has brought the samples is cut off meanwhile.
+        A task of its own does it, so that it completes even if the Submit call is cut off meanwhile: samples in the log
+        that are not in the queue would be trained only after a restart.
         """
         if self._checkpoints is None:
             self._put(batch)
@@ -142,7 +147,7 @@ class Submission:
         await asyncio.wait([logging])
         if logging.cancelled():  # by `close`: gRPC would answer nothing to a call whose handler is cancelled
             self._lifecycle.raise_if_failed()
-            raise Unavailable(f"job {self._job.name} ends, and the samples were not taken in")
+            raise Unavailable(f"job {self._job.name} ends, and the samples were not accepted")
         logging.result()
 
     async def _log_then_put(
@@ -166,10 +171,10 @@ class Submission:
             while True:
                 try:
                     return await checkpoints.store.append_samples(entry, lambda: checkpoints.epoch)
-                except StaleEpoch:  # the server was started again, and workers may be waited for longer than servers
+                except StaleEpoch:  # the server restarted; its next epoch begins when the workers are back
                     if not self._lifecycle.between_epochs:
                         raise
-        except EsdError as error:  # nobody knows whether they are in it, so there is no going on
+        except EsdError as error:  # whether the log holds the samples is unknown, so the job cannot continue
             self._lifecycle.fail(
                 f"the sample log cannot be written: {error}; the last checkpoint is {checkpoints.latest.iteration}"
             )

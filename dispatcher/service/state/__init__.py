@@ -1,1 +1,1 @@
-"""What a running job knows. The modules of `run` read and change it; nothing in here acts on its own."""
+"""The state of a running job. The modules of `run` read and change it; no module here starts a task."""

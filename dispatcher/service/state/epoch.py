@@ -12,22 +12,22 @@ from esd.services.domain.worker_set import WorkerSet
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan:
-    """One worker's plan of one iteration, ready to be sent, and its number of samples m."""
+    """One worker's plan of one iteration, encoded, and its number of samples m."""
 
     message: bytes
     samples: int
 
 
 class PlanLog:
-    """The published plans of an epoch. Each is kept until the worker that it is for has confirmed it.
+    """The published plans of an epoch. Each is kept until its worker has confirmed it.
 
     Args:
-        members: the slots whose workers train in the epoch. The plans of the others, whom nobody would confirm for, are
-            not kept.
+        members: the slots whose workers train in the epoch. Plans of the other slots are not kept, since no worker
+            would confirm them.
         first: the first iteration of the epoch.
 
     Attributes:
-        planned: how many iterations of the stream are planned, so also the one that is published next.
+        planned: the number of planned iterations of the stream, which is also the number of the next iteration.
         checkpoint_flushes: the flush plans, by slot, of every checkpoint that is not committed; the key is the
             iteration before which the workers carry them out.
         final_flush: the flush plan of each slot at the end of the stream; empty until it is published.
@@ -46,7 +46,7 @@ class PlanLog:
         self.planned += 1
 
     def get(self, slot: int, iteration: int) -> PublishedPlan:
-        """Returns a plan that is published and not confirmed. Raises KeyError for any other."""
+        """Returns a published plan that is not confirmed. Raises KeyError if there is none."""
         return self._plans[slot][iteration]
 
     def confirm(self, slot: int, iteration: int) -> None:
@@ -64,12 +64,12 @@ class Epoch:
     """An epoch, from its beginning until its members change or the job is over.
 
     Attributes:
-        number: rises from epoch to epoch. All plans and requests carry it, so that those of an old epoch are refused.
+        number: rises from epoch to epoch. All plans and requests carry it, so that servers refuse an old epoch's.
         first: the first iteration.
         members: the slots whose workers train.
-        plans: what the members have been told to do.
-        reloads: per slot, what its cache must hold at the beginning; empty when all caches begin empty.
-        group_keys: what the members have told each other for their all-reduce group.
+        plans: the plans of the members.
+        reloads: the encoded content of each slot's cache at the beginning; empty when all caches begin empty.
+        group_keys: the members' key-value store for setting up their all-reduce group.
         trained: the first iteration that not all members have confirmed.
         cause: why the epoch ended early; empty while it goes on.
         ended: when it ended, on the monotonic clock.
@@ -90,7 +90,7 @@ class Epoch:
 
     @property
     def unconfirmed(self) -> int:
-        """How many iterations are planned that not all members have confirmed."""
+        """The number of planned iterations that some member has not confirmed."""
         return self.plans.planned - self.trained
 
     @property
@@ -99,7 +99,7 @@ class Epoch:
         return bool(self.cause)
 
     def end(self, cause: str) -> None:
-        """Ends the epoch. Everyone who waits in it is told the cause."""
+        """Ends the epoch. Every wait in it fails with the cause."""
         self.cause = cause
         self.ended = time.monotonic()
 
@@ -109,7 +109,7 @@ class Epoch:
             raise StaleEpoch(f"epoch {self.number} is over: {self.cause}")
 
     def raise_unless_current(self, number: int) -> None:
-        """Raises StaleEpoch unless this epoch goes on and `number` is its number."""
+        """Raises StaleEpoch if this epoch has ended or `number` is another one."""
         self.raise_if_over()
         if number != self.number:
-            raise StaleEpoch(f"epoch {number} is not that of the job, which is in epoch {self.number}")
+            raise StaleEpoch(f"epoch {number} is not the present one: the job is in epoch {self.number}")

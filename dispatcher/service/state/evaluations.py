@@ -1,7 +1,7 @@
-"""What drivers have found out about held-out samples: kept with the job and its checkpoints, shown to whoever looks.
+"""The drivers' evaluations on held-out samples: stored with the job and its checkpoints, and shown in the metrics.
 
-The dispatcher neither scores nor judges. It keeps this for a driver that is started again, which has to know since when
-the model has not become better, and for the page and Prometheus.
+The dispatcher neither scores nor judges. It keeps evaluations for a restarted driver, which must know since when the
+model has not improved, and for the page and Prometheus.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Evaluations:
 
     Args:
         labels: the names of the job's labels.
-        kept: those that the job's checkpoint has.
+        kept: the evaluations in the job's checkpoint.
 
     Attributes:
-        latest: by iteration, at most KEPT_EVALUATIONS.
+        latest: the latest evaluations, by iteration, at most KEPT_EVALUATIONS.
     """
 
     def __init__(self, labels: Sequence[str], kept: Sequence[Evaluation]) -> None:
@@ -30,14 +30,15 @@ class Evaluations:
         self._show()
 
     def record(self, evaluations: Iterable[Evaluation], trained: int) -> None:
-        """Adds evaluations, each in the place of an earlier one at the same iteration.
+        """Adds evaluations. A new one replaces an earlier evaluation at the same iteration.
 
         Args:
-            evaluations: in any order.
-            trained: how many iterations are trained, and so can have been judged.
+            evaluations: the new evaluations, in any order.
+            trained: the number of trained iterations, which no evaluation can exceed.
 
         Raises:
-            InvalidArgument: the labels are not the job's, or an iteration is not trained yet; nothing was added.
+            InvalidArgument: the number of labels differs from the job's, or an iteration is not trained yet. No
+                evaluation was added.
         """
         known = {each.iteration: each for each in self.latest}
         for each in evaluations:

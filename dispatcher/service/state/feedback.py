@@ -1,4 +1,4 @@
-"""What the workers report of an iteration, put together as feedback for the planner."""
+"""The workers' reports of an iteration, combined into feedback for the planner."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from esd.services.domain.reports import IterationReport
 
 
 class ReportedFeedback:
-    """Collects what is reported of one epoch's iterations until a decision uses it, `window` iterations later.
+    """Keeps the measurements of one epoch's iterations until a decision uses them, `window` iterations later.
 
-    A checkpoint takes the feedback of the last `window` iterations before it, which decisions behind it will use.
+    A checkpoint contains the feedback of the last `window` iterations before it, which decisions after it will use.
 
-    The time of a worker is what it moved, at the speed of its link, plus computation and row updates. Time in which a
-    worker waits for rows that others have yet to push, or for their dense gradients, is none of its own. The necessary
-    time of an iteration is the longest computation and the shortest all-reduce, that of the worker for which the others
-    waited.
+    The time of a worker is the transfer time of its bytes at the speed of its link, plus computation and row updates.
+    It excludes waits for other workers' pushes and dense gradients, since those measure the other workers. The
+    necessary time of an iteration is its longest computation with row updates plus its shortest all-reduce: the
+    shortest belongs to the worker for which the others waited.
 
     Args:
         workers: n, the slots of the job.
-        window: how many iterations decisions are ahead of the feedback that they use.
+        window: the distance in iterations between a decision and the latest feedback that it uses.
         first: the epoch's first iteration.
     """
 
@@ -30,21 +30,21 @@ class ReportedFeedback:
         self._window = window
         self._bandwidths = np.zeros(workers)
         self._reports: dict[int, dict[int, IterationReport]] = {}
-        self._feedback: dict[int, Feedback] = {}  # by iteration; that of a window is kept after its use
-        self._complete = first  # iterations before this one are put together
+        self._feedback: dict[int, Feedback] = {}  # by iteration; kept for a window after its use, for `save`
+        self._complete = first  # the first iteration whose reports are not combined
         self._unused = first  # the first iteration whose feedback no decision has used
 
     def set_link(self, slot: int, bandwidth: float) -> None:
-        """Takes the registered speed of a worker's link, in bytes per second; it holds until the link is measured."""
+        """Sets the speed of a worker's link, in bytes per second, until the first measurement replaces it."""
         self._bandwidths[slot] = bandwidth
 
     def add(self, slot: int, report: IterationReport) -> None:
-        """Takes a worker's report; each worker reports an iteration once."""
+        """Adds a worker's report; each worker reports an iteration once."""
         self._reports.setdefault(report.iteration, {})[slot] = report
 
     def take_through(self, iteration: int) -> list[Feedback]:
-        """Returns the feedback up to an iteration that all workers have reported, less what was taken before."""
-        self._put_together(iteration + 1)
+        """Returns the feedback up to an iteration that all workers have reported, without feedback returned before."""
+        self._combine(iteration + 1)
         taken = [self._feedback[each] for each in range(self._unused, iteration + 1)]
         self._unused = max(self._unused, iteration + 1)
         for old in [each for each in self._feedback if each < self._unused - self._window]:
@@ -52,8 +52,11 @@ class ReportedFeedback:
         return taken
 
     def save(self, iteration: int) -> bytes:
-        """Returns what decisions from an iteration on will use of those before it, which all workers have reported."""
-        self._put_together(iteration)
+        """Encodes the feedback of earlier iterations that decisions from `iteration` on will use.
+
+        All workers must have reported the iterations before it.
+        """
+        self._combine(iteration)
         kept = sorted(each for each in self._feedback if iteration - self._window <= each < iteration)
         by_worker = (len(kept), self._workers)
         return save_arrays(
@@ -67,7 +70,7 @@ class ReportedFeedback:
         )
 
     def load(self, saved: bytes) -> None:
-        """Goes on with what `save` returned before the epoch's first iteration, of the same workers."""
+        """Restores the result of `save` before the epoch's first iteration; the workers must be the same."""
         arrays = read_arrays(saved)
         self._bandwidths = arrays["bandwidths"]
         columns = (arrays[name] for name in ("iterations", "seconds", "measured", "necessary"))
@@ -75,8 +78,8 @@ class ReportedFeedback:
             self._feedback[int(iteration)] = Feedback(seconds, measured, float(necessary))
         self._unused = min(self._feedback, default=self._unused)
 
-    def _put_together(self, end: int) -> None:
-        """Makes feedback of the reports before an iteration."""
+    def _combine(self, end: int) -> None:
+        """Combines the reports of the iterations before `end` into feedback."""
         for iteration in range(self._complete, end):
             self._feedback[iteration] = self._feedback_of(self._reports.pop(iteration))
         self._complete = max(self._complete, end)

@@ -1,4 +1,4 @@
-"""Who would train more samples if its cache had room for their rows: it is told by name, and nothing else."""
+"""Workers that would get more samples if their caches had room for the rows: each is logged and shown in a metric."""
 
 from __future__ import annotations
 
@@ -18,16 +18,21 @@ class HeldBack:
     """The workers whose balanced workload their caches limit; each is logged once in an epoch."""
 
     def __init__(self) -> None:
-        self._told: set[int] = set()
+        self._logged: set[int] = set()
         self._shown: list[int] = []
 
     def begin_epoch(self) -> None:
-        """Forgets who was told of."""
-        self._told.clear()
+        """Logs every worker anew from now on."""
+        self._logged.clear()
         self._shown = []
 
     def report(self, workers: Iterable[WorkerRecord], samples: NDArray[np.int32]) -> None:
-        """Shows up to how many samples each worker's cache has room for, int32 [n]; 0 for one that is not held back."""
+        """Shows the workloads at which caches limit the workers.
+
+        Args:
+            workers: the workers of the job.
+            samples: int32 [n], the samples for whose rows a worker's cache has room; 0 if the cache limits nothing.
+        """
         limits = samples.tolist()
         if limits == self._shown:
             return
@@ -35,10 +40,10 @@ class HeldBack:
         for worker in workers:
             limit = limits[worker.slot]
             job_metrics.held_back(worker.slot, limit)
-            if limit and worker.slot not in self._told:
-                self._told.add(worker.slot)
+            if limit and worker.slot not in self._logged:
+                self._logged.add(worker.slot)
                 _log.warning(
-                    "%s would train more than %d samples per iteration if its cache of %d rows had room for theirs:"
+                    "%s would train more than %d samples per iteration if its cache of %d rows had room for their rows:"
                     " give it more rows (ESD_WORKER_CACHE_ROWS, --cache-ratio)",
                     worker, limit, worker.registration.cache_rows,
                 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The metrics of a job: its state is looked up when somebody asks, and each event has a function that counts it."""
+"""The metrics of a job: gauges read its state at a scrape, and each event has a function that counts it."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def show_job(
     unconfirmed: Callable[[], int],
     lease_seconds: float,
 ) -> None:
-    """Shows another job from now on. Its figures are computed when somebody looks.
+    """Shows a new job from now on. Its figures are computed at every scrape.
 
     Args:
         labels: the names of the job's labels.
         lifecycle: the phase of the job.
         totals: the figures of the job's model.
         samples: the samples of the job that wait to be planned.
-        logged: tells how many of its samples are in the sample log, because no checkpoint covers them.
-        unconfirmed: tells how many planned iterations are not confirmed.
-        lease_seconds: how long a worker may be silent.
+        logged: returns the number of samples in the sample log, which no checkpoint covers.
+        unconfirmed: returns the number of planned iterations that are not confirmed.
+        lease_seconds: the longest silence of a worker.
     """
     for phase in JobPhase:
         metrics.JOB_PHASE.labels(phase.name.lower()).set_function(partial(_is_in, lifecycle, phase))
     metrics.HEARTBEAT_AGE.clear()
-    _child(metrics.REFUSED_MESSAGES, "FAILED_PRECONDITION")  # at 0 until one is: a rate needs a start
+    _child(metrics.REFUSED_MESSAGES, "FAILED_PRECONDITION")  # a series at 0, since a rate needs a start
     metrics.LEASE.set(lease_seconds)
     _show_figures(metrics.TRAINED, labels, lambda label: totals.progress.figures().lifetime_of(label))
     _show_figures(metrics.RECENT, labels, lambda label: totals.progress.figures().recent_of(label))
@@ -59,9 +59,9 @@ def show_job(
 
 
 def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:
-    """Shows from now on this worker in its slot."""
+    """Shows a worker in its slot from now on."""
     metrics.WORKER_BANDWIDTH.labels(worker.slot).set(worker.registration.bandwidth)
-    metrics.LATE_ITERATIONS.labels(worker.slot)  # at 0 until it is late: a rate needs a start
+    metrics.LATE_ITERATIONS.labels(worker.slot)  # a series at 0, since a rate needs a start
     metrics.HEARTBEAT_AGE.labels(worker.slot).set_function(lambda: _silence(lifecycle, worker))
 
 
@@ -69,10 +69,10 @@ def planned(job: JobSpec, decision: Decision, rows: int, *, late: bool) -> None:
     """Counts a planned iteration.
 
     Args:
-        job: whose iteration it is.
-        decision: on it.
-        rows: of the job's tables.
-        late: whether the workers had to wait for it.
+        job: the job of the iteration.
+        decision: the decision on the iteration.
+        rows: the number of rows of the job's tables that the planner knows.
+        late: whether the workers had to wait for the plan.
     """
     if late:
         metrics.LATE_DECISIONS.inc()
@@ -99,10 +99,10 @@ def planned(job: JobSpec, decision: Decision, rows: int, *, late: bool) -> None:
 
 
 def ranked(planner: Planner, shown: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-    """Shows the degree of infrequency of each feature, unless these are `shown`.
+    """Shows the degree of infrequency of each feature, unless the planner's array is still the one in `shown`.
 
     Returns:
-        What is shown now, float64 [F]; None where it is not known.
+        The degrees shown now, float64 [F]; None if the mechanism does not know them.
     """
     degrees = planner.infrequency
     if degrees is not None and degrees is not shown:
@@ -112,7 +112,7 @@ def ranked(planner: Planner, shown: NDArray[np.float64] | None) -> NDArray[np.fl
 
 
 def held_back(slot: int, samples: int) -> None:
-    """Shows up to how many samples a worker's cache has room for, if it would get more; 0: there is room."""
+    """Shows the samples for whose rows a worker's cache has room, if that limits its workload; 0 if it does not."""
     _child(metrics.HELD_BACK, slot).set(samples)
 
 
@@ -122,7 +122,7 @@ def certified(solver: str, gap: float) -> None:
 
 
 def shadowed(mechanism: str, seconds: float) -> None:
-    """Adds what one more iteration would have cost under another mechanism."""
+    """Adds the cost of one iteration under a shadow mechanism, in seconds."""
     _child(metrics.SHADOW_TRANSFER_COST, mechanism).inc(seconds)
 
 
@@ -132,7 +132,7 @@ def refused(code: str) -> None:
 
 
 def reported(slot: int, report: IterationReport) -> None:
-    """Counts what a worker reports of an iteration that it has trained."""
+    """Counts the transfers and the phase times in a worker's report of a trained iteration."""
     moved(slot, report.transfers)
     for histogram, seconds in zip(_iteration_phases(), report.phases, strict=True):
         histogram.observe(seconds)
@@ -148,7 +148,7 @@ def moved(slot: int, transfers: TransferCounts) -> None:
 
 
 def evaluated(labels: Sequence[str], evaluation: Evaluation) -> None:
-    """Shows how good the model is on held-out samples, label by label."""
+    """Shows the quality of the model on held-out samples, label by label."""
     for label, quality in zip(labels, evaluation.labels, strict=True):
         for figure, gauge in metrics.HELD_OUT.items():
             gauge.labels(label).set(getattr(quality, figure))
@@ -167,7 +167,7 @@ def iteration_confirmed() -> None:
 
 @cache
 def _child(metric: Any, *labels: object) -> Any:
-    """Returns what a metric counts for some labels. Looking it up anew would take longer than counting."""
+    """Returns the child of a metric for some labels. It is cached because the look-up takes longer than counting."""
     return metric.labels(*labels)
 
 
@@ -178,7 +178,7 @@ def _iteration_phases() -> Sequence[Any]:
 
 @cache
 def _moved_by(slot: int) -> Sequence[Any]:
-    """Returns what counts the fields of a worker's TransferCounts, in their order."""
+    """Returns the counters for the fields of a worker's TransferCounts, in their order."""
     return [
         *(metrics.TRANSFERS.labels(kind, slot) for kind in ("miss_pull", "update_push", "evict_push", "flush_push")),
         *(metrics.TRANSFER_BYTES.labels(operation, slot) for operation in ("pull", "push", "reduce")),
@@ -188,7 +188,7 @@ def _moved_by(slot: int) -> Sequence[Any]:
 
 
 def _show_figures(gauges: metrics.FigureGauges, labels: Sequence[str], quality_of: Callable[[int], Quality]) -> None:
-    """Has each gauge look its figure up, label by label."""
+    """Makes each gauge read its figure at a scrape, label by label."""
     for figure, gauge in gauges.items():
         gauge.clear()
         for number, label in enumerate(labels):
@@ -204,7 +204,7 @@ def _is_in(lifecycle: Lifecycle, phase: JobPhase) -> float:
 
 
 def _silence(lifecycle: Lifecycle, worker: WorkerRecord) -> float:
-    """Returns the seconds for which a worker that should send heartbeats has been silent."""
+    """Returns the seconds since a worker's last message; 0 if the worker need not send heartbeats any more."""
     if lifecycle.over or worker.flushed:
         return 0.0
-    return time.monotonic() - worker.last_heartbeat  # the event loop's clock; this is not its thread
+    return time.monotonic() - worker.last_heartbeat  # the event loop's clock, read from another thread

@@ -1,4 +1,4 @@
-"""The worker slots of a job and the leases on them: who holds which slot, and until when."""
+"""The worker slots of a job and the leases on them: the holder of each slot, and the end of its lease."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from esd.services.domain.reports import Lease, Registration
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.caller import present_caller
 
-_HEARTBEATS_PER_LEASE = 4  # two may get lost on the way, and the third still comes in time
+_HEARTBEATS_PER_LEASE = 4  # two may get lost, and the third still arrives in time
 
 
 class Workers:
-    """The n worker slots of one job. Iteration gives the workers that are there, by slot.
+    """The n worker slots of one job. Iteration yields the registered workers, by slot.
 
     Args:
         slots: n.
-        lease_seconds: a worker that is silent for this long has lost its lease.
-        on_expired: called from the event loop when a lease is lost, once for each.
+        lease_seconds: a worker that is silent for this long loses its lease.
+        on_expired: called from the event loop, once for each lease that expires.
         replaceable: whether a worker may come back as a new process once the slots are settled.
-        names: the workers' names by slot, when an earlier dispatcher has settled the slots; else empty.
+        names: the workers' names by slot, if an earlier dispatcher has settled the slots; else empty.
 
     Attributes:
         settled: whether the slots are settled: from then on a worker keeps its slot for the whole job.
@@ -57,7 +57,7 @@ class Workers:
 
     @property
     def complete(self) -> bool:
-        """Whether all n workers are there."""
+        """Whether all n workers are registered."""
         return None not in self._slots
 
     @property
@@ -66,20 +66,20 @@ class Workers:
         return WorkerSet.of(worker.slot for worker in self if worker.waiting)
 
     def register(self, registration: Registration) -> tuple[Lease, WorkerRecord | None]:
-        """Gives a slot to a worker: the old one to a known name, otherwise a free one.
+        """Gives a slot to a worker: a known name gets its old slot, a new name a free slot.
 
-        The same registration, sent again, gets the same lease. A known name with new addresses is a worker that was
-        restarted: it gets its slot with a new lease, and the old lease ends. Once the slots are settled, this is
-        possible only where workers are replaceable, and a new name takes the slot of a worker that is gone.
+        A repeated registration gets the same lease again. A known name with a changed registration is a restarted
+        worker: it gets its slot with a new lease, and the old lease ends. Once the slots are settled, this requires
+        `replaceable`, and a new name takes the slot of a worker that is gone.
 
         Returns:
-            The lease, and the worker if it has come back as a new process to a slot that was settled.
+            The lease, and the worker if it has come back as a new process to a settled slot; else None.
 
         Raises:
             ResourceExhausted: all slots are taken.
             FailedPrecondition: the name belongs to another worker, which cannot be replaced.
-            PermissionDenied: a lease is held under the name by another caller, who is known by certificate or token, or
-                has sent the same registration.
+            PermissionDenied: another caller holds a lease under the name, and this caller is known by certificate or
+                token, or has sent the same registration.
         """
         worker = next((known for known in self if known.registration.name == registration.name), None)
         restarted = None
@@ -100,7 +100,7 @@ class Workers:
         return Lease(worker.lease_id, self._heartbeat_seconds), restarted
 
     def settle_slots(self) -> None:
-        """Gives the slots out by name once all workers are there, so that they do not depend on who came first."""
+        """Orders the slots by name once all workers are registered, so that the order of arrival does not matter."""
         self._slots = sorted(self._slots, key=_natural_name)
         for slot, worker in enumerate(self):
             worker.slot = slot
@@ -108,11 +108,11 @@ class Workers:
         self.settled = True
 
     def holder(self, lease_id: str) -> WorkerRecord:
-        """Returns the worker that holds a lease, which the present call comes from.
+        """Returns the worker that holds a lease, after a check that the present call comes from it.
 
         Raises:
-            NotFound: nobody holds it, or nobody does any more.
-            PermissionDenied: the call comes from somebody else.
+            NotFound: the lease is unknown or has expired.
+            PermissionDenied: the call comes from another caller than the holder.
         """
         for worker in self:
             if worker.lease_id == lease_id:
@@ -121,7 +121,7 @@ class Workers:
         raise NotFound(f"no lease {lease_id!r}: it has expired or was never given; register again")
 
     def renew(self, worker: WorkerRecord) -> None:
-        """Takes a sign of life: the lease ends `lease_seconds` from now."""
+        """Extends a lease to `lease_seconds` from now, because of a message of its worker."""
         worker.last_heartbeat = asyncio.get_running_loop().time()
         if worker.flushed:
             worker.stop_expiry()
@@ -129,16 +129,17 @@ class Workers:
             self._look_after(self._heartbeat_seconds, worker)
 
     def _look_after(self, seconds: float, worker: WorkerRecord) -> None:
-        """Sets the one timer of a lease. Signs of life, of which there are many, do not touch it."""
+        """Sets the one timer of a lease. Renewals, which are frequent, do not touch it; `_look` sees their time."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         worker.expiry = loop.call_at(due, self._look, worker, due)
 
     def _look(self, worker: WorkerRecord, due: float) -> None:
-        """Ends a lease, or looks again when a heartbeat might have come.
+        """Ends an overdue lease; otherwise sets the timer for the next look.
 
-        Where the look itself is late, as on a machine that stood still, nobody could be heard meanwhile, and workers of
-        that machine could not speak: such a time is no silence.
+        A timer that fires late means that this process stood still, as on a suspended machine. It could not read
+        heartbeats then, and workers on the same machine could not send any. So the delay is added to the last
+        heartbeat, and does not count as silence.
         """
         now = asyncio.get_running_loop().time()
         worker.last_heartbeat = min(now, worker.last_heartbeat + now - due)
@@ -156,17 +157,17 @@ class Workers:
         self._slots[worker.slot] = None
 
     def stop_waiting(self) -> None:
-        """Notes that the epoch has begun for which workers waited."""
+        """Marks all workers as not waiting, since their epoch has begun."""
         for worker in self:
             worker.waiting = False
 
     def rewind_to(self, iteration: int, saved: Sequence[SavedWorker]) -> None:
-        """Takes all workers back to a checkpoint, with the totals in `saved`, by slot; empty starts them at 0."""
+        """Resets all workers to a checkpoint, with the totals in `saved`, by slot; an empty `saved` means zeros."""
         for worker in self:
             worker.rewind_to(iteration, saved[worker.slot] if saved else None)
 
     def fill_with(self, iteration: int, saved: Sequence[SavedWorker]) -> None:
-        """Fills the slots with the workers of a job that is done, none of which is expected to come back."""
+        """Fills the slots with the workers of a finished job, for display; none of them is expected to come back."""
         for slot, known in enumerate(saved):
             away = Registration(known.name, known.bandwidth, known.cache_rows, "away", "away")
             worker = self._slots[slot] = WorkerRecord(away, slot, secrets.token_hex(8), "nobody")
@@ -191,17 +192,17 @@ class Workers:
 
 
 def _check_peer(worker: WorkerRecord) -> None:
-    """Raises PermissionDenied unless the present call comes from the peer that has got the worker's lease."""
+    """Raises PermissionDenied unless the present call comes from the peer that received the worker's lease."""
     caller = present_caller().identity
     if caller != worker.peer:
         raise PermissionDenied(
-            f"the lease of {worker} belongs to {worker.peer}, and this call comes from {caller}; a worker calls with "
-            "the lease that it has got itself, and a name is free for others when its lease has ended"
+            f"the lease of {worker} belongs to {worker.peer}, and this call comes from {caller}; a worker must use "
+            "the lease from its own registration, and a name is free for another worker when its lease has ended"
         )
 
 
 def _natural_name(worker: WorkerRecord | None) -> tuple[list[tuple[int, str]], str]:
-    """Sorts worker-2 before worker-10; names that differ in leading zeros only sort as text."""
+    """Returns a sort key with worker-2 before worker-10; names that differ only in leading zeros sort as text."""
     name = worker.registration.name if worker else ""
     parts = re.split(r"([0-9]+)", name)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], name

@@ -1,4 +1,4 @@
-"""The life of a job, from the wait for its workers to its end, and the one way to wait until its state changes."""
+"""The phases of a job, from the wait for its workers to its end, and the wait for changes of its state."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ _log = logging.getLogger(__name__)
 
 
 class Lifecycle:
-    """Phase and failure of one job, and the bell that rings when anything of the job has changed.
+    """Phase and failure of one job, and a condition variable for its state in a single event loop.
 
-    It is a condition variable for a single event loop. State changes between two awaits are atomic anyway, so no lock
-    is needed. Whoever changes the state calls `notify`, and everyone who waits looks at their own condition again.
-    When the job fails, everyone who waits is let go with the cause.
+    State changes between two awaits are atomic, so no lock is needed. Code that changes the state calls `notify`, and
+    every waiting task checks its own condition again. When the job fails, every wait raises the cause.
 
     Args:
         name: the name of the job, for messages.
 
     Attributes:
-        phase: where the job is in its life.
+        phase: the present phase of the job.
         failure: why the job failed; empty unless the phase is FAILED.
     """
 
@@ -47,7 +46,7 @@ class Lifecycle:
 
     @property
     def between_epochs(self) -> bool:
-        """Whether workers are waited for, with whom the next epoch begins."""
+        """Whether the job waits for the workers of its next epoch."""
         return self.phase in (JobPhase.WAITING_FOR_WORKERS, JobPhase.RECOVERING)
 
     async def wait_until(
@@ -56,15 +55,15 @@ class Lifecycle:
         """Waits until a condition over the job's state holds.
 
         Args:
-            condition: looks at the state and changes nothing; it is called again after every change.
+            condition: reads the state and changes nothing; it is called again after every change.
             during: the epoch to which the wait belongs; when it ends, so does the wait.
-            seconds: the longest wait; None waits for as long as it takes.
+            seconds: the longest wait; None waits without a limit.
 
         Returns:
             Whether the condition holds. It is false only when `seconds` have passed.
 
         Raises:
-            StaleEpoch: the epoch is over; the message says why.
+            StaleEpoch: the epoch is over; the message gives the cause.
             FailedPrecondition: the job failed; the message names the cause.
             Unavailable: the dispatcher is stopping.
         """
@@ -86,11 +85,12 @@ class Lifecycle:
         return condition()
 
     def notify(self, *, workers: bool = True) -> None:
-        """Lets everyone who waits look at the job's state again.
+        """Wakes every waiting task, so that it checks its condition again.
 
         Args:
-            workers: whether there may be something to tell the workers; else their streams are left alone.
+            workers: whether the change may bring messages for the workers; if not, their streams are not woken.
         """
+        # A new event per change: tasks that wait on the old one all wake, and none has to clear it for the others.
         self._changed.set()
         self._changed = asyncio.Event()
         if workers:
@@ -99,7 +99,7 @@ class Lifecycle:
 
     @contextmanager
     def told_by(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Calls `listener` inside the block whenever there may be something to tell the workers."""
+        """Calls `listener` inside the block after every change that may bring messages for the workers."""
         self._listeners.add(listener)
         try:
             yield
@@ -114,13 +114,13 @@ class Lifecycle:
             raise Unavailable(f"the dispatcher stops, and {self}")
 
     def advance(self, phase: JobPhase) -> None:
-        """Enters the next phase of a job that goes well."""
+        """Enters the next phase of a job that has not failed."""
         self.phase = phase
         _log.info("%s", self)
         self.notify()
 
     def fail(self, cause: str) -> None:
-        """Ends the job. The first cause counts; a job that has finished, or is being stopped, does not fail."""
+        """Ends the job with a cause. Only the first cause counts; a finished job and a stopping one do not fail."""
         if self.over or self._stopping:
             return
         self.phase = JobPhase.FAILED
@@ -129,6 +129,6 @@ class Lifecycle:
         self.notify()
 
     def stop(self) -> None:
-        """Lets everyone go who waits for the job, because the dispatcher stops."""
+        """Ends every wait for the job with Unavailable, because the dispatcher stops."""
         self._stopping = True
         self.notify()

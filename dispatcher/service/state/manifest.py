@@ -17,12 +17,12 @@ from esd.services.domain.state import Evaluation, Quality
 from esd.services.wire.jobs import encode_job
 
 _FORMAT = 3
-DENSE = "dense"  # the part that the leading worker writes; the others are the dispatcher's
+DENSE = "dense"  # the leading worker writes this part; the dispatcher writes the others
 
 
 @dataclass(frozen=True, slots=True)
 class SavedWorker:
-    """A worker as a checkpoint keeps it: its link, its cache, and its totals at that point."""
+    """A worker in a checkpoint: its link, its cache, and its totals at that point."""
 
     name: str
     bandwidth: float
@@ -37,18 +37,18 @@ class Manifest:
 
     Attributes:
         job: the job's specification as JSON; see `describe_job`.
-        iteration: the iteration that follows the checkpoint, which is its name. At 0 nothing is trained.
-        samples: how many samples of the stream are trained.
+        iteration: the iteration that follows the checkpoint, which identifies it. At 0 no iteration is trained.
+        samples: the number of trained samples of the stream.
         workers: the workers by slot; empty at iteration 0.
         planned: the totals of the plans before the checkpoint; see `JobTotals.save_planned`.
         checksums: SHA-256 of each part, by name.
-        finished: whether the stream ends here, and all of the job is done.
-        time: when the checkpoint was committed, in seconds since 1970.
-        changed: how many rows changed since the checkpoint before, on all servers.
-        size: how many bytes these rows and the parts take.
-        cuts: the iterations before which checkpoints were taken so far, ascending, this one included; with them, the
-            same stream gives the same plans.
-        evaluations: the latest ones of held-out samples that were recorded before it was committed, by iteration.
+        finished: whether the stream ends here, and the job is complete.
+        time: the time of the commit, in seconds since 1970.
+        changed: the number of rows changed since the previous checkpoint, on all servers.
+        size: the size of these rows and of the parts, in bytes.
+        cuts: the iterations before which checkpoints were taken, ascending, this one included. A checkpoint changes the
+            plans after it, so the same stream gives the same plans only with the same cuts.
+        evaluations: the latest evaluations on held-out samples before the commit, by iteration.
     """
 
     job: dict[str, Any]
@@ -65,7 +65,7 @@ class Manifest:
     evaluations: tuple[Evaluation, ...] = ()
 
     def encode(self) -> bytes:
-        """Writes the manifest as JSON, in UTF-8."""
+        """Encodes the manifest as JSON, in UTF-8."""
         workers = [
             asdict(worker) | {"transfers": worker.transfers._asdict(), "phases": worker.phases._asdict()}
             for worker in self.workers
@@ -74,7 +74,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
-        """Reads what `encode` wrote. Raises FailedPrecondition if it is of another version, or damaged."""
+        """Decodes the result of `encode`. Raises FailedPrecondition if it has another format version, or is damaged."""
         try:
             saved = json.loads(data)
             if saved.pop("format") != _FORMAT:
@@ -91,32 +91,32 @@ class Manifest:
             return cls(workers=workers, **saved)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise FailedPrecondition(
-                "the manifest of a checkpoint is damaged; `esd checkpoint` tells which checkpoints are whole, and goes "
-                "back to one"
+                "the manifest of a checkpoint is damaged; `esd checkpoint` lists the intact checkpoints, and restores "
+                "one"
             ) from None
 
     def has_part(self, name: str) -> bool:
-        """Tells whether the checkpoint has a part of this name; earlier versions wrote fewer."""
+        """Returns whether the checkpoint has a part of this name; earlier versions wrote fewer."""
         return name in (self.checksums or {})
 
     def check_part(self, name: str, data: bytes) -> None:
-        """Raises FailedPrecondition unless the part is the one that was written."""
+        """Raises FailedPrecondition unless the part has the checksum with which it was written."""
         if (self.checksums or {}).get(name) != checksum(data):
             raise FailedPrecondition(
                 f"part {name!r} of checkpoint {self.iteration} is damaged: its checksum differs; `esd checkpoint` "
-                "tells which checkpoints are whole, and goes back to one"
+                "lists the intact checkpoints, and restores one"
             )
 
     def workers_of(self, workers: int) -> tuple[SavedWorker, ...]:
-        """Returns the workers by slot for a job with as many slots; none if the checkpoint has another number."""
+        """Returns the workers by slot; none if the checkpoint's number of slots differs from `workers`."""
         return self.workers if len(self.workers) == workers else ()
 
     def fits(self, policy: str, cache_rows: Sequence[int]) -> bool:
-        """Tells whether workers with these caches, by slot, can fill them as they were at the checkpoint."""
+        """Returns whether caches of these sizes, by slot, can hold their content at the checkpoint."""
         return self.job["policy"] == policy and [worker.cache_rows for worker in self.workers] == list(cache_rows)
 
     def differences(self, job: JobSpec) -> list[str]:
-        """Returns the names of the fields by which a job's model would differ from the one of the checkpoint's job."""
+        """Returns the names of the fields that change the model and differ from the checkpoint's job."""
         asked = describe_job(job)
         names = (asked.keys() | self.job.keys()) - {option.name for option in fields(DispatchOptions)} - {"name"}
         return sorted(name for name in names if asked.get(name) != self.job.get(name))
@@ -132,9 +132,9 @@ def checksum(data: bytes) -> str:
 
 
 def describe_job(job: JobSpec) -> dict[str, Any]:
-    """Returns a job's specification as JSON, without what may change from run to run.
+    """Returns a job's specification as JSON, without the values that may change from run to run.
 
-    That is the servers' addresses, and the row limit of a table that forgets no rows.
+    These are the servers' addresses, and the row limit of a table that never forgets rows.
     """
     message = encode_job(replace(job, parameter_servers=("any",), max_rows=job.rows_kept))
     described: dict[str, Any] = MessageToDict(message, preserving_proto_field_name=True)

@@ -1,4 +1,4 @@
-"""The samples of one job that wait to be planned: batches of any size come in, global batches of k samples go out."""
+"""The samples of one job that wait to be planned: clients put batches of any size, the planner takes global batches."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from esd.services.domain.errors import FailedPrecondition
 
 
 class SampleQueue:
-    """Samples that were taken in and are not planned yet, in stream order.
+    """Accepted samples that are not planned yet, in stream order.
 
-    The queue holds at most `limit` samples. It takes one batch above the limit as long as it holds less than a global
-    batch, because without a whole global batch to plan the stream must go on. What was given out is kept until it is
-    released, so that the stream can go back to a checkpoint.
+    The queue holds at most `limit` samples. One batch may exceed the limit while the queue holds less than a global
+    batch, because the stream would stall if a large batch waited for a plan that cannot be made. Batches given to the
+    planner are kept until they are released, so that the stream can be rewound to a checkpoint.
 
     Args:
         batch_size: k, the samples of a global batch.
-        limit: the most samples that wait.
-        start: how many samples of the stream lie behind already.
-        keep: whether to keep what was given out.
+        limit: the largest number of waiting samples.
+        start: the number of samples of the stream before this queue.
+        keep: whether to keep the batches given to the planner.
 
     Attributes:
-        taken: how many samples of the stream were taken in so far.
-        pending: how many of these are not planned yet.
+        taken: the number of samples of the stream accepted so far.
+        pending: the number of accepted samples that are not planned yet.
         closed: whether the stream has ended.
     """
 
@@ -40,36 +40,36 @@ class SampleQueue:
 
     @property
     def ready(self) -> bool:
-        """Whether `take` has something to give: a whole global batch, or the rest of an ended stream."""
+        """Whether `take` can return a batch: a whole global batch, or the rest of an ended stream."""
         return self.pending >= self._batch_size or (self.closed and self.pending > 0)
 
     @property
     def exhausted(self) -> bool:
-        """Whether the stream has ended and all of it was given out."""
+        """Whether the stream has ended and all its samples were given to the planner."""
         return self.closed and self.pending == 0
 
     @property
     def position(self) -> int:
-        """How many samples of the stream were given out."""
+        """The number of samples of the stream given to the planner."""
         return self.taken - self.pending
 
     def has_room(self, samples: int) -> bool:
-        """Tells whether a batch with this number of samples may come in now."""
+        """Returns whether the queue accepts a batch with this number of samples now."""
         return self.pending < self._batch_size or self.pending + samples <= self._limit
 
     def put(self, batch: SampleBatch) -> None:
-        """Takes a batch of any size in."""
+        """Adds a batch of any size."""
         if len(batch):
             self._batches.append(batch)
         self.taken += len(batch)
         self.pending += len(batch)
 
     def close(self) -> None:
-        """Ends the stream; what is left makes the last, perhaps short, global batch."""
+        """Ends the stream; the samples left over make the last, perhaps short, global batch."""
         self.closed = True
 
     def take(self) -> SampleBatch:
-        """Gives the next global batch out. It may be called only when the queue is `ready`."""
+        """Removes and returns the next global batch. The caller must check `ready` first."""
         missing = min(self._batch_size, self.pending)
         self.pending -= missing
         parts = []
@@ -85,21 +85,21 @@ class SampleQueue:
         return batch
 
     def release(self, position: int) -> None:
-        """Forgets what was given out before a position of the stream, to which it will never go back."""
+        """Forgets the batches before a position of the stream, which no recovery will need again."""
         while self._given and self._given_from + len(self._given[0]) <= position:
             self._given_from += len(self._given.popleft())
 
     def rewind_to(self, position: int) -> None:
-        """Goes back to a position that is not released and at which a global batch began.
+        """Rewinds the stream to a position at which a global batch began, and which is not released.
 
         Raises:
-            FailedPrecondition: the queue has not given out what follows the position.
+            FailedPrecondition: the queue does not hold all samples after the position.
         """
         self.release(position)
         if self._given_from != position:
             raise FailedPrecondition(
-                f"the job cannot go on at sample {position}: this dispatcher keeps those from {self._given_from} to "
-                f"{self.taken}; repeat the job, whose samples are then sent from there"
+                f"the job cannot continue at sample {position}: this dispatcher holds samples {self._given_from} to "
+                f"{self.taken}; repeat the job, so that its client sends the samples again from there"
             )
         self.pending += sum(map(len, self._given))
         self._batches.extendleft(reversed(self._given))

@@ -1,4 +1,4 @@
-"""Who holds up an iteration that takes much longer than the others: it is reported, and nothing else."""
+"""Workers that hold up an iteration much longer than usual: they are logged and counted, without any other effect."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from esd.dispatcher.service.state import job_metrics
 from esd.dispatcher.service.state.worker_record import WorkerRecord
 from esd.services.domain.reports import WorkerPhase
 
-_RECENT = 101  # iterations whose median is the measure
-_FEWEST = 5  # before that many, nobody knows what is usual
-_SHORTEST_SECONDS = 1.0  # what takes less is no straggling, however quick the other iterations are
+_RECENT = 101  # iterations that the median covers
+_FEWEST = 5  # iterations before the first deadline: fewer give no usable median
+_SHORTEST_SECONDS = 1.0  # the shortest deadline, however fast the iterations are
 
 _log = logging.getLogger(__name__)
 
 
 class Stragglers:
-    """The deadline of the oldest iteration that not all workers have confirmed, and who misses it.
+    """The deadline of the oldest iteration that not all workers have confirmed, and the workers that miss it.
 
     Args:
-        factor: the deadline, in medians of the latest iterations.
-        knob: the name of the setting behind `factor`, for messages.
+        factor: the deadline, as a multiple of the median time of the latest iterations.
+        knob: the name of the setting for `factor`, for messages.
 
     Attributes:
         iteration: the oldest iteration that not all workers have confirmed.
@@ -38,23 +38,23 @@ class Stragglers:
 
     @property
     def deadline(self) -> float | None:
-        """The seconds that an iteration may take; None while too few were seen."""
+        """The seconds that an iteration may take; None while too few iterations were measured."""
         if len(self._durations) < _FEWEST:
             return None
         return max(_SHORTEST_SECONDS, self._factor * median(self._durations))
 
     def begin_epoch(self, iteration: int) -> None:
-        """Starts again at the first iteration of an epoch; what is usual stays known."""
+        """Starts at the first iteration of an epoch; the measured durations stay."""
         self.iteration = iteration
         self._since = None
 
     def planned(self, iteration: int, now: float) -> None:
-        """Notes that an iteration is published."""
+        """Records that an iteration is published."""
         if iteration == self.iteration:
             self._since = now
 
     def confirmed(self, iterations: int, planned: int, now: float) -> None:
-        """Notes that all workers have confirmed this number of iterations, out of those that are planned."""
+        """Records that all workers have confirmed `iterations` of the `planned` iterations."""
         if self._since is not None:
             self._durations.append(now - self._since)
         self.iteration = iterations
@@ -67,7 +67,7 @@ class Stragglers:
             return []
         unconfirmed = [worker for worker in workers if worker.confirmed <= self.iteration]
         busy = [worker for worker in unconfirmed if worker.phase in (WorkerPhase.PUSH, WorkerPhase.COMPUTE)]
-        # A pull may wait for what somebody who is busy has yet to push.
+        # A worker in a pull may only wait for rows that a busy worker has yet to push, so busy workers come first.
         return busy or [worker for worker in unconfirmed if worker.phase is WorkerPhase.PULL]
 
     def report(self, workers: Iterable[WorkerRecord], now: float) -> None:

@@ -1,4 +1,4 @@
-"""What a job's decisions and reports add up to, and how these totals came about over time."""
+"""The totals of a job's decisions and reports, and their history."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from esd.services.domain.staleness import NEVER_STALE, Staleness
 from esd.services.domain.sync import Sync
 
 _RECENT_DECISIONS = 4096
-_MOST_POINTS = 600  # about as many as a wide screen can show apart
-_FEWEST_POINTS = 20  # that are left of a job that is fast
-_CLOSEST_SECONDS = 0.25  # between two points; each takes the AUC of all samples
+_MOST_POINTS = 600  # about the number that a wide screen can show apart
+_FEWEST_POINTS = 20  # points kept of a fast job
+_CLOSEST_SECONDS = 0.25  # shortest mean distance of points, since each computes the AUC of all samples
 _SAVED = ("cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A job's totals when `iterations` were confirmed; what happened between two points is their difference.
+    """A job's totals after `iterations` confirmed iterations; the difference of two points covers the time between.
 
     Attributes:
-        iterations: how many all workers have confirmed.
+        iterations: the number of iterations that all workers have confirmed.
         seconds: the time since the first plan.
-        samples: how many the confirmed iterations hold.
-        loss: mean progressive logistic loss over them.
-        auc: progressive area under the ROC curve over them; NaN until both labels were seen.
-        planned: how many iterations are planned, confirmed or not.
-        decision_seconds: the time that it took to plan them.
+        samples: the number of samples of the confirmed iterations.
+        loss: mean progressive logistic loss over these samples.
+        auc: progressive area under the ROC curve over these samples; NaN until both labels were seen.
+        planned: the number of planned iterations, confirmed or not.
+        decision_seconds: the time of the decisions on the planned iterations.
         cost_seconds: the time of their operations on the links.
-        lookups: how many (row, worker) pairs they need.
-        hits: how many of these find the latest version in the cache.
+        lookups: the number of (row, worker) pairs that they need.
+        hits: the number of lookups that find the latest version in the cache.
     """
 
     iterations: int
@@ -53,14 +53,15 @@ class Point:
 class History:
     """Evenly spaced points of a job of any length, in bounded memory.
 
-    Of every `step` iterations one is kept. When there are too many points, or they lie too close together in time,
-    every other one goes and the step doubles. As points are totals, the averages between those that stay are exact.
+    The history keeps one point per `step` iterations. When it has too many points, or they lie too close together in
+    time, it drops every other point and doubles the step. As points are totals, averages between the remaining points
+    stay exact.
 
     Args:
-        most_points: how many points are kept at most.
+        most_points: the largest number of points.
 
     Attributes:
-        points: the points that are kept, in order.
+        points: the points, in order.
     """
 
     def __init__(self, most_points: int = _MOST_POINTS) -> None:
@@ -69,11 +70,11 @@ class History:
         self.points: list[Point] = []
 
     def wants(self, iterations: int) -> bool:
-        """Tells whether a point at this number of confirmed iterations would be kept."""
+        """Returns whether the history keeps a point at this number of confirmed iterations."""
         return iterations % self._step == 0
 
     def add(self, point: Point) -> None:
-        """Takes a wanted point; points come in order."""
+        """Adds a point that `wants` has accepted; points must come in order."""
         self.points.append(point)
         count = len(self.points)
         close = count >= 2 * _FEWEST_POINTS and point.seconds < count * _CLOSEST_SECONDS
@@ -89,19 +90,19 @@ class JobTotals:
         cost_seconds: the time of all planned operations on their links (ESD eq. 4).
         makespan_seconds: the sum over iterations of the busiest link's time.
         expected_cost_seconds: the mechanism's own estimate of the cost.
-        lookups: how many (row, worker) pairs training needed.
-        hits: how many of these found the latest version in the cache.
-        forgotten_rows: how many rows leave the table to keep it within its limit.
+        lookups: the number of (row, worker) pairs that training needed.
+        hits: the number of lookups that found the latest version in the cache.
+        forgotten_rows: the number of rows removed from the table to keep it within its limit.
         staleness: of the rows that training reads.
-        plan_bytes: the bytes of all workers' plans, since this dispatcher took the job up.
-        plan_seconds: the time of these plans on their links, beside the cost.
-        reduced_seconds: the time of the gradients of replicated rows on the workers' links, beside the cost.
+        plan_bytes: the bytes of all workers' plans, since this dispatcher started the job.
+        plan_seconds: the time of these plans on their links, not included in the cost.
+        reduced_seconds: the time of the gradients of replicated rows on the workers' links, not included in the cost.
         worker_lookups: int64 [n], the lookups by worker slot.
         worker_hits: int64 [n], the hits by worker slot.
         workloads: int32 [n], m_j: samples of each worker in the latest planned iteration.
-        held_back: int32 [n], samples beyond which a worker would get more if its cache had room; 0: it has.
+        held_back: int32 [n], the samples for whose rows a worker's cache has room; 0 if the cache does not limit it.
         progress: loss and AUC of the iterations that all workers have confirmed.
-        history: how these totals came about.
+        history: earlier values of these totals.
     """
 
     def __init__(self, job: JobSpec) -> None:
@@ -125,7 +126,7 @@ class JobTotals:
         self._replicates = bool(job.replicated_rows)
         self._planned = 0
         self._decision_total = 0.0
-        self._decision_seconds = np.zeros(_RECENT_DECISIONS)  # that of decision i at i modulo its length
+        self._decision_seconds = np.zeros(_RECENT_DECISIONS)  # a ring: decision i at i modulo its length
         self._seconds_before = 0.0
         self._first_plan: float | None = None
         self._last_confirmation: float | None = None
@@ -163,7 +164,7 @@ class JobTotals:
         return complete
 
     def point(self, iterations: int) -> Point:
-        """Returns the totals as they are now, when this number of iterations is confirmed."""
+        """Returns the present totals as a point at this number of confirmed iterations."""
         return Point(
             iterations=iterations,
             seconds=self.training_seconds,
@@ -178,23 +179,23 @@ class JobTotals:
         )
 
     def save_planned(self) -> dict[str, float]:
-        """Returns the totals of what is planned so far, for `rewind_to`."""
+        """Returns the totals of the planned iterations, for `rewind_to`."""
         figures = {name: getattr(self, name) for name in _SAVED} | {"training_seconds": self.training_seconds}
         return figures | self.staleness.save()
 
     def rewind_to(self, planned: dict[str, float], progress: bytes | None, workers: int) -> None:
-        """Goes back to the totals and the progress of a checkpoint.
+        """Restores the totals and the progress of a checkpoint.
 
         Args:
-            planned: what `save_planned` returned there; empty goes back to the beginning of the job.
-            progress: what `Progress.save` returned there; None goes back to the beginning of the job.
-            workers: how many workers report an iteration from now on.
+            planned: the result of `save_planned` at the checkpoint; empty means the beginning of the job.
+            progress: the result of `Progress.save` at the checkpoint; None means the beginning of the job.
+            workers: the number of workers that report an iteration from now on.
         """
         for name in _SAVED:
             setattr(self, name, type(getattr(self, name))(planned.get(name, 0)))
         self.staleness = Staleness.load(planned)
         self.progress.load(progress, workers)
-        if self._first_plan is None:  # another dispatcher has planned what the checkpoint holds
+        if self._first_plan is None:  # an earlier dispatcher planned these iterations
             self._seconds_before = planned.get("training_seconds", 0.0)
 
     def decision_seconds(self, *quantiles: float) -> list[float]:

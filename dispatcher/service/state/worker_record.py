@@ -1,4 +1,4 @@
-"""What a job knows of one of its workers: what it has done so far, and when it was last heard of."""
+"""A job's record of one worker: its confirmed work, and the time of its last message."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from esd.services.domain.reports import (
 
 @dataclass(slots=True)
 class WorkerRecord:
-    """What is known of one worker that holds a slot.
+    """The record of a worker that holds a slot.
 
     Attributes:
-        registration: how the worker introduced itself.
+        registration: the registration that the worker sent.
         slot: its slot; it may still change until the slots are settled.
-        lease_id: names the worker in all its calls.
-        peer: who has got the lease, and is the only one who may call with it.
-        confirmed: how many iterations it has trained and reported, so also the next one that it will report.
+        lease_id: identifies the worker in all its calls.
+        peer: the caller that received the lease; calls with the lease from any other caller are refused.
+        confirmed: the number of iterations that it has trained and reported, which is also its next iteration.
         flushed_checkpoint: the latest checkpoint whose flush it has confirmed; -1 before the first.
-        flushed: whether it has confirmed the final flush. From then on it holds nothing that could get lost.
+        flushed: whether it has confirmed the final flush. From then on its loss costs no updates.
         dense_checksum: SHA-256 of the final dense parameters with their optimizer, if this worker has stored them.
         waiting: whether it has asked for the plans of an epoch that has not begun.
         transfers: the rows that it has moved for its confirmed iterations and flushes.
         phases: the times of its confirmed iterations.
         measured_bandwidth: bytes per second that it reported for its link, smoothed; 0 before the first measurement.
-        last_heartbeat: when it was last heard of, on the event loop's clock.
-        phase: what it was doing then.
-        late: how many iterations it has held up.
-        late_in: the latest of them; -1 before the first.
-        expiry: ends the lease; None while the worker need not be heard of.
+        last_heartbeat: the time of its last message, on the event loop's clock.
+        phase: its phase at its last report.
+        late: the number of iterations that it has held up.
+        late_in: the latest iteration that it has held up; -1 before the first.
+        expiry: the timer of the lease; None while the worker need not send heartbeats.
     """
 
     registration: Registration
@@ -64,12 +64,12 @@ class WorkerRecord:
 
     @property
     def saved(self) -> SavedWorker:
-        """The worker as a checkpoint keeps it."""
+        """The worker's entry in a checkpoint."""
         known = self.registration
         return SavedWorker(known.name, known.bandwidth, known.cache_rows, self.transfers, self.phases)
 
     def confirm(self, report: IterationReport) -> None:
-        """Counts the next iteration, which the worker has trained."""
+        """Records the worker's report of its next iteration."""
         self.confirmed += 1
         self.transfers += report.transfers
         self.phases += report.phases
@@ -78,19 +78,19 @@ class WorkerRecord:
             self.measured_bandwidth = before + LINK_SMOOTHING * (report.measured_bandwidth - before)
 
     def confirm_checkpoint_flush(self, report: FlushReport) -> None:
-        """Counts the flush before a checkpoint."""
+        """Records the flush before a checkpoint."""
         self.flushed_checkpoint = report.iteration
         self.transfers += report.transfers
 
     def confirm_final_flush(self, report: FlushReport) -> None:
-        """Counts the flush at the end of the stream. From now on the worker may go without loss."""
+        """Records the flush at the end of the stream. From now on the worker may leave without loss."""
         self.flushed = True
         self.dense_checksum = report.dense_checksum
         self.transfers += report.transfers
         self.stop_expiry()
 
     def rewind_to(self, iteration: int, saved: SavedWorker | None) -> None:
-        """Goes back to a checkpoint, named by its iteration, with the totals that the worker had there."""
+        """Resets the record to the checkpoint before an iteration; the totals are 0 if `saved` is None."""
         self.confirmed = iteration
         self.flushed_checkpoint = iteration or -1
         self.flushed = False
@@ -98,7 +98,7 @@ class WorkerRecord:
         self.phases = saved.phases if saved else PhaseTimes()
 
     def stop_expiry(self) -> None:
-        """Lets the lease last: from now on the worker need not send heartbeats."""
+        """Stops the timer of the lease: from now on the worker need not send heartbeats."""
         if self.expiry is not None:
             self.expiry.cancel()
             self.expiry = None

@@ -76,7 +76,7 @@ async def test_bad_messages_are_refused_one_by_one_between_good_ones(dispatcher:
             ),
             (
                 encode_request(8, encode_said(report_of(plan, epoch=9))),
-                "epoch 9 is not that of the job, which is in epoch 0",
+                "epoch 9 is not the present one: the job is in epoch 0",
             ),
             (
                 pb.AttendRequest(sequence=9, iterations=[pb.IterationReport(labels=b"\1")]).SerializeToString(),
@@ -182,7 +182,7 @@ async def test_a_refused_report_breaks_the_attendance(dispatcher: Dispatcher) ->
         if isinstance(message, IterationPlan):
             attendance.report(report_of(message, epoch=7))
             break
-    with pytest.raises(StaleEpoch, match="epoch 7 is not that of the job"):
+    with pytest.raises(StaleEpoch, match="epoch 7 is not the present one"):
         await attendance.broken()
     assert await submission == 8
 

@@ -148,7 +148,7 @@ async def test_a_job_without_a_driver_ends_after_a_limit(
             if shown["failure"]:
                 break
     assert shown["failure"] == (
-        "nobody has submitted samples or asked for its state for 0.5 s (the limit is ESD_DISPATCHER_DRIVER_SECONDS)"
+        "no driver has submitted samples or asked for its state for 0.5 s (the limit is ESD_DISPATCHER_DRIVER_SECONDS)"
     )
 
 

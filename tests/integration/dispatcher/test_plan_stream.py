@@ -243,7 +243,7 @@ async def test_samples_that_come_again_are_ignored(dispatcher: Dispatcher) -> No
 async def test_a_gap_in_the_stream_is_refused(dispatcher: Dispatcher) -> None:
     await start_job(dispatcher)
     source = samples(24)
-    with pytest.raises(FailedPrecondition, match="begins at sample 9, job flights has taken in 8: go on from there"):
+    with pytest.raises(FailedPrecondition, match="begins at sample 9, job flights has accepted 8: continue from there"):
         await submit(dispatcher, piece(source, 0, 8), piece(source, 9, 12))
     assert (await dispatcher.client.describe()).samples_submitted == 8
 

@@ -65,7 +65,7 @@ def test_a_call_of_another_epoch_is_refused() -> None:
     epoch = epoch_of_two()
     epoch.raise_unless_current(3)
     for other in (2, 4):
-        with pytest.raises(StaleEpoch, match=f"epoch {other} is not that of the job, which is in epoch 3"):
+        with pytest.raises(StaleEpoch, match=f"epoch {other} is not the present one: the job is in epoch 3"):
             epoch.raise_unless_current(other)
 
 

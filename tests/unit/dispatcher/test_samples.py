@@ -87,6 +87,6 @@ def test_it_goes_back_to_what_it_has_given_out_only(position):
         samples.take()
     samples.release(8)
     with pytest.raises(
-        FailedPrecondition, match=f"cannot go on at sample {position}: this dispatcher keeps those from"
+        FailedPrecondition, match=f"cannot continue at sample {position}: this dispatcher holds samples"
     ):
         samples.rewind_to(position)

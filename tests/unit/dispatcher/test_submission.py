@@ -77,7 +77,7 @@ async def test_samples_that_came_before_are_not_logged_again(stream: Stream) -> 
 
 
 async def test_a_gap_is_refused(stream: Stream) -> None:
-    with pytest.raises(FailedPrecondition, match="begins at sample 3, job test has taken in 0: go on from there"):
+    with pytest.raises(FailedPrecondition, match="begins at sample 3, job test has accepted 0: continue from there"):
         await stream.submission.take_in(message(3, 2), position=3)
     assert stream.log.entries == []
 
