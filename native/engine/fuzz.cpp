@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "common/mix64.h"
-#include "common/packed_column.h"
 #include "engine/cache/hot_samples.h"
 #include "engine/engine.h"
-#include "engine/plan/message.h"
+#include "wire/packed_column.h"
+#include "wire/plan_writer.h"
 
 namespace {
 

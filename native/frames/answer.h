@@ -6,7 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "common/wire.h"
+#include "wire/protobuf.h"
 
 namespace esd::frames {
 

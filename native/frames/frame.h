@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "common/wire.h"
+#include "wire/protobuf.h"
 
 namespace esd::frames {
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "common/arrays.h"
-#include "common/packed_column.h"
 #include "common/to_numpy.h"
 #include "plans/cache_book.h"
 #include "plans/plan_message.h"
+#include "wire/packed_column.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -8,8 +8,8 @@
 #include <optional>
 #include <stdexcept>
 
-#include "common/packed_column.h"
-#include "common/wire.h"
+#include "wire/packed_column.h"
+#include "wire/protobuf.h"
 
 namespace esd::plans {
 namespace {

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "common/wire.h"
+#include "wire/protobuf.h"
 
 namespace esd::reports {
 

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "common/hot.h"
-#include "common/wire.h"
 #include "rows/initial_rows.h"
 #include "rows/row_table.h"
+#include "wire/protobuf.h"
 
 namespace esd::rows {
 

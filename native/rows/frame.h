@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/wire.h"
+#include "wire/protobuf.h"
 
 namespace esd::rows {
 

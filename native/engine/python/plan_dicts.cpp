@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/memory/column.h"
-#include "engine/plan/message.h"
+#include "wire/plan_writer.h"
 
 namespace esd {
 namespace {

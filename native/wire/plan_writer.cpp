@@ -1,11 +1,11 @@
-#include "engine/plan/message.h"
+#include "wire/plan_writer.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "common/packed_column.h"
 #include "engine/memory/column.h"
+#include "wire/packed_column.h"
 
 namespace esd {
 namespace {
