@@ -25,6 +25,7 @@ from benchmarks.dispatch.settings import STREAMS
 from benchmarks.solver_plot import save_plot
 from esd.cli import options as opt
 from esd.cli.report import messages
+from esd.run.options import RunOptions
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.tables import OptimizerKind
 from testbed.cost_families import FAMILIES
@@ -179,7 +180,7 @@ def e2e(
     from benchmarks.e2e.comparison import compare  # noqa: PLC0415 - torch takes seconds to import
     from benchmarks.e2e.report import tables  # noqa: PLC0415
 
-    options = opt.RunOptions(
+    options = RunOptions(
         workers=workers,
         links=links,
         batch=batch,

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esd.cli.options import RunOptions
 from esd.cli.sizing import Profile, measure, size_search
 from esd.dispatcher.simulator.sizing.coherence import expected_traffic
 from esd.dispatcher.simulator.sizing.search import Trial
+from esd.run.options import RunOptions
 
 # None of these was looked at when the equations and the search were made.
 STREAMS = (

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from esd.cli.driver import drive
-from esd.cli.launcher import LocalCluster, ServiceProcess, local_cluster
-from esd.cli.options import RunOptions
 from esd.cli.report import messages, print_json
-from esd.cli.stream import TrainingStream, training_stream
+from esd.run.cluster import LocalCluster, ServiceProcess, local_cluster
+from esd.run.options import RunOptions
+from esd.run.stream import TrainingStream, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import Feature, numbered_ids

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from esd.cli.worker_host import ForkedProcess, WorkerHost
+from esd.run.worker_host import ForkedProcess, WorkerHost
 
 _SECONDS = 120.0
 _NOWHERE = "127.0.0.1:1"  # a worker is ready before it has found its dispatcher

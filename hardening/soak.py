@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from esd.cli.driver import drive
-from esd.cli.launcher import local_cluster
-from esd.cli.options import RunOptions
-from esd.cli.stream import training_stream
+from esd.run.cluster import local_cluster
+from esd.run.options import RunOptions
+from esd.run.stream import training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.domain.state import JobState

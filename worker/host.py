@@ -1,4 +1,4 @@
-"""`python -m esd.worker.host FD`: forks a machine's workers, as the socket FD asks it to (esd/cli/worker_host.py).
+"""`python -m esd.worker.host FD`: forks a machine's workers, as the socket FD asks it to (esd/run/worker_host.py).
 
 torch takes a second or two of processor time to import. The host has done so once when it forks, so the start of four
 workers costs little more than that of one.

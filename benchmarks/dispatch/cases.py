@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from esd.data import count_distinct, open_data
 from esd.dispatcher.core.planner import Planner
+from esd.run.links import parse_links
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.ids import distinct_values
 from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
-from esd.services.domain.links import parse_links
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 WORKERS = 8

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from esd.cli.options import RunOptions
-from esd.cli.stream import TrainingStream, global_batches
 from esd.dispatcher.core.decision_log import IterationPlanned, Observed, read_decisions
 from esd.dispatcher.core.feedback import Feedback
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import with_lookahead
+from esd.run.options import RunOptions
+from esd.run.stream import TrainingStream, global_batches
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.jobs import JobSpec
 from esd.worker.training.all_reduce import DenseReducer

@@ -13,8 +13,8 @@ import numpy as np
 
 from benchmarks.e2e.bounds import arithmetic_seconds, duplex_seconds
 from benchmarks.e2e.run import Window, measure
-from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
-from esd.cli.stream import TrainingStream, training_stream
+from esd.run.options import DEFAULT_CACHE_RATIO, RunOptions
+from esd.run.stream import TrainingStream, training_stream
 from esd.services.domain.ids import distinct_values
 
 _ARITHMETIC_ITERATIONS = 40

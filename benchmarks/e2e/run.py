@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from benchmarks.e2e.bounds import observed
 from benchmarks.e2e.processors import ProcessorTime
 from esd.cli.driver import drive
-from esd.cli.launcher import LocalCluster, local_cluster
-from esd.cli.options import BALANCED, RunOptions
-from esd.cli.stream import TrainingStream
 from esd.dispatcher.core.feedback import Feedback
+from esd.run.cluster import LocalCluster, local_cluster
+from esd.run.options import BALANCED, RunOptions
+from esd.run.stream import TrainingStream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.reports import PhaseTimes
 from esd.services.domain.state import JobPhase, JobState, WorkerState

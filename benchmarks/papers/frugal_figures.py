@@ -12,7 +12,7 @@ from benchmarks.papers.figure import Figure
 from benchmarks.papers.flush_queues import QUEUES, queue_times
 from benchmarks.papers.runs import EQUAL_LINKS, WARM_UP, Outcome, Runs, Setting
 from benchmarks.papers.workload import Workload
-from esd.services.domain.links import parse_link
+from esd.run.links import parse_link
 
 BATCHES = (16, 32, 64, 128)
 QUEUE_BATCH, QUEUE_THREADS = 128, (1, 2, 4, 8)

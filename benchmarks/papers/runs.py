@@ -14,11 +14,11 @@ from esd.dispatcher.core.cost_model import Operations
 from esd.dispatcher.core.mechanisms import Mechanism
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
+from esd.run.links import parse_link
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import ResourceExhausted
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
-from esd.services.domain.links import parse_link
 from esd.services.domain.sync import Sync
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 

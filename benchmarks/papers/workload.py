@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.cli.stream import first_samples
 from esd.data import open_data
 from esd.dispatcher.simulator.simulate import trace_batches
+from esd.run.stream import first_samples
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.ids import distinct_values
 

@@ -29,7 +29,7 @@ from rich.table import Table
 from benchmarks.quality import cluster, plain_torch
 from benchmarks.quality.plain_models import PLAIN_MODELS
 from benchmarks.quality.samples import BATCH, DATA, load
-from esd.cli.options import RunOptions
+from esd.run.options import RunOptions
 from esd.services.domain.tables import OptimizerKind
 
 OPTIONS = RunOptions(

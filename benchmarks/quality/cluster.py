@@ -11,8 +11,8 @@ from pathlib import Path
 from benchmarks.quality.samples import Samples, batches
 from esd.cli.driver import drive
 from esd.cli.held_out import watched
-from esd.cli.launcher import local_cluster
-from esd.cli.options import RunOptions
+from esd.run.cluster import local_cluster
+from esd.run.options import RunOptions
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.state import Quality
 

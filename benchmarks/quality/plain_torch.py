@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from benchmarks.quality.plain_models import PLAIN_MODELS
 from benchmarks.quality.samples import HISTORY, Samples, batches
-from esd.cli.model import parse_hidden
-from esd.cli.options import RunOptions
+from esd.run.model import parse_hidden
+from esd.run.options import RunOptions
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import Pooling
 from testbed.auc import exact_auc

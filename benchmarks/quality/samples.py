@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.cli.stream import first_samples
 from esd.data import open_data
+from esd.run.stream import first_samples
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import Feature, Pooling
 

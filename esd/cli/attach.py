@@ -8,10 +8,10 @@ from pathlib import Path
 
 import typer
 
-from esd.cli import options as opt
 from esd.cli.driver import going_on, progress_bar, run_until_stopped, train_to_the_end, way_back_told
-from esd.cli.report import Result, messages
-from esd.cli.stream import TrainingStream, held_out_samples, report_reading, training_stream
+from esd.cli.report import Result, messages, report_reading
+from esd.run.options import RunOptions
+from esd.run.stream import TrainingStream, held_out_samples, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
@@ -24,7 +24,7 @@ _OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards", "ch
 
 
 def run_attached(
-    chosen: opt.RunOptions,
+    chosen: RunOptions,
     *,
     dispatcher: str,
     parameter_servers: str,
@@ -95,7 +95,7 @@ def _check_address(option: str, address: str) -> None:
         raise InvalidArgument(f"{option}: {error}") from None
 
 
-def _job(chosen: opt.RunOptions, stream: TrainingStream, parameter_servers: str, table: str | None) -> JobSpec:
+def _job(chosen: RunOptions, stream: TrainingStream, parameter_servers: str, table: str | None) -> JobSpec:
     dataset = stream.dataset
     addresses = tuple(address.strip() for address in parameter_servers.split(","))
     for address in addresses:

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from esd.cli import options as opt
 from esd.cli.report import Result, comparison
 from esd.cli.tables import print_figures
 from esd.cli.train import run
+from esd.run.options import RunOptions
 
-DEMO = opt.RunOptions(
+DEMO = RunOptions(
     data="flights",
     model="wdl",
     workers=4,

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from esd.cli.export import export_model
 from esd.cli.held_out import HeldOut, watched
-from esd.cli.options import RunOptions
 from esd.cli.report import Result, messages, training_result
-from esd.cli.stream import TrainingStream, without_first
 from esd.dispatcher.service.checkpoint.continuation import continuation
+from esd.run.export import export_model
+from esd.run.options import RunOptions
+from esd.run.stream import TrainingStream, without_first
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.batches import SampleBatch

@@ -17,10 +17,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from esd.cli.early_stop import EarlyStop
-from esd.cli.evaluation import Evaluator
-from esd.cli.options import RunOptions
 from esd.cli.report import messages
+from esd.run.early_stop import EarlyStop
+from esd.run.evaluation import Evaluator
+from esd.run.options import RunOptions
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.domain.batches import SampleBatch

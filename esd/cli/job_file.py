@@ -17,8 +17,8 @@ from typing import Annotated, Any
 
 import typer
 
-from esd.services.domain.documents import read_toml, suggestion
 from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.documents import read_toml, suggestion
 
 
 def _take_up(context: typer.Context, path: Path | None) -> Path | None:

@@ -10,8 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import esd
-from esd.cli import bench, cancel, checkpoint, data, demo, plan, serve, simulate, status, train
-from esd.cli.cluster import command as cluster
+from esd.cli import bench, cancel, checkpoint, cluster, data, demo, plan, serve, simulate, status, train
 from esd.cli.report import messages
 from esd.services.domain.errors import EsdError, InvalidArgument
 from esd.services.runtime.settings import SettingsError

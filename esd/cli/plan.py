@@ -9,14 +9,15 @@ from typing import Annotated
 
 import typer
 
+from esd.advice.sizes import parse_size
 from esd.cli import options as opt
-from esd.cli.options import BALANCED, takes_run_options
+from esd.cli.options import takes_run_options
 from esd.cli.plan_report import Advice, check_plot, print_advice, save_plot
 from esd.cli.plan_sync import ways_to_synchronise
 from esd.cli.report import messages, print_json
 from esd.cli.sizing import Profile, measure, predicted, simulated, size_search
+from esd.run.options import BALANCED, RunOptions
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
-from esd.services.domain.sizes import parse_size
 from esd.worker.service.settings import DEVICE
 
 POLICIES = ("emark", "reuse", "lru", "lfu", "static")
@@ -41,7 +42,7 @@ Plot = Annotated[Path | None, typer.Option(help="Also draw the simulated curve t
 
 @takes_run_options
 def command(
-    chosen: opt.RunOptions,
+    chosen: RunOptions,
     memory: Memory = None,
     samples: ProfiledSamples = 100_000,
     batch_limits: BatchLimits = "16,512",
@@ -63,7 +64,7 @@ def command(
 
 
 def advise(
-    chosen: opt.RunOptions, memory: str | None, samples: int, batch_limits: str, device: str, threads: int
+    chosen: RunOptions, memory: str | None, samples: int, batch_limits: str, device: str, threads: int
 ) -> Advice:
     """Measures, searches and simulates. See `command` for the arguments."""
     _check(chosen, device)
@@ -108,7 +109,7 @@ def advise(
     )
 
 
-def _check(chosen: opt.RunOptions, device: str) -> None:
+def _check(chosen: RunOptions, device: str) -> None:
     """Raises InvalidArgument for what can be told before anything is read or measured."""
     if chosen.cache_rows is not None or chosen.cache_ratio is not None:
         raise InvalidArgument("--cache-rows and --cache-ratio are what esd plan finds: leave them out")
@@ -123,7 +124,7 @@ def _check(chosen: opt.RunOptions, device: str) -> None:
     chosen.bandwidths()  # looks at the links
 
 
-def _batches(chosen: opt.RunOptions, limits: str, samples: int) -> list[int]:
+def _batches(chosen: RunOptions, limits: str, samples: int) -> list[int]:
     """Returns the samples per worker to choose from: the one that is given, or powers of two within the limits."""
     if chosen.batch is not None:
         least = most = chosen.batch

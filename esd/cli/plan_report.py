@@ -6,16 +6,16 @@ import shlex
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from esd.cli.options import RunOptions
 from esd.cli.tables import print_figures, print_table
 from esd.dispatcher.simulator.sizing.access import AccessTable
 from esd.dispatcher.simulator.sizing.search import Trial
 from esd.dispatcher.simulator.sizing.shapes import fit_shapes
+from esd.run.options import RunOptions, option_name
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.footprint import Footprint
 
@@ -188,14 +188,12 @@ def _two_columns(title: str) -> Table:
 
 def _arguments(chosen: RunOptions) -> list[str]:
     """Returns the options that differ from their defaults, and those that were planned."""
-    hints = get_type_hints(RunOptions, include_extras=True)
     arguments = []
     for field in fields(RunOptions):
         value = getattr(chosen, field.name)
         if value == field.default and field.name not in ("data", "workers", "policy"):
             continue
-        declared = [each for each in hints[field.name].__metadata__[0].param_decls or () if each.startswith("--")]
-        flag = declared[0] if declared else "--" + field.name.replace("_", "-")
+        flag = option_name(field.name)
         if value is True:
             arguments.append(flag)
         else:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from esd.cli.options import RunOptions
 from esd.cli.report import messages
 from esd.cli.sizing import Profile, simulated
 from esd.dispatcher.simulator.sizing.search import Trial
+from esd.run.options import RunOptions
 from esd.services.domain.errors import ResourceExhausted
 from esd.services.domain.footprint import Footprint
 from esd.services.domain.sync import Sync

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from esd.cli.tables import print_figures
+from esd.data import Dataset
+from esd.data.hot_batches import HotBatches
 from esd.dispatcher.simulator.alternatives import AlternativeTotals
 from esd.dispatcher.simulator.totals import Totals
 from esd.services.domain.jobs import JobSpec
@@ -227,6 +229,14 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("held out: calibration", lambda r: f"{r['held_out']['calibration']:.4f}"),
     ("held out: GAUC", lambda r: _known(r["held_out"]["gauc"])),
 )
+
+
+def report_reading(dataset: Dataset) -> None:
+    """Says, when a run is over, what became of its samples on their way."""
+    if dataset.skipped:
+        messages.print(f"skipped {dataset.skipped} malformed records (--skip-bad)")
+    if isinstance(dataset, HotBatches):
+        messages.print(f"{dataset.hot_batches} mini-batches were hot (--hot-batches)")
 
 
 def comparison(results: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.markup import escape
 
-from esd.cli.replica import interface_of, local_address, replica_link, replica_number
+from esd.cluster.replica import interface_of, local_address, replica_link, replica_number
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.domain.errors import InvalidArgument

@@ -14,13 +14,9 @@ import typer
 from numpy.typing import NDArray
 
 from esd.cli import options as opt
-from esd.cli.budget import AUTO
-from esd.cli.dimensions import parse_dimensions
-from esd.cli.hot_batches import in_hot_batches
 from esd.cli.options import takes_run_options
 from esd.cli.report import Result, alternative_result, print_result, simulation_result
 from esd.cli.storage import CheckpointDir, Shards, Store
-from esd.cli.stream import READ_SAMPLES, global_batches, simulated_stream
 from esd.dispatcher.core.decision_log import JobOpened, StreamEnded, read_decisions
 from esd.dispatcher.core.mechanisms import Replay
 from esd.dispatcher.core.planner import Planner
@@ -28,6 +24,11 @@ from esd.dispatcher.simulator.alternatives import ALTERNATIVES, Cluster, get_alt
 from esd.dispatcher.simulator.decision_replay import replay_decisions
 from esd.dispatcher.simulator.dimensions import in_tables, with_dimensions
 from esd.dispatcher.simulator.simulate import simulate
+from esd.run.budget import AUTO
+from esd.run.dimensions import parse_dimensions
+from esd.run.hot_batches import in_hot_batches
+from esd.run.options import RunOptions
+from esd.run.stream import READ_SAMPLES, global_batches, simulated_stream
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import equal_workloads
@@ -69,7 +70,7 @@ ComputeUs = Annotated[
 
 @takes_run_options
 def command(
-    chosen: opt.RunOptions,
+    chosen: RunOptions,
     trace: Trace = None,
     assignments: Assignments = None,
     compute_us: ComputeUs = "0",
@@ -106,7 +107,7 @@ def command(
 
 
 def run(
-    chosen: opt.RunOptions,
+    chosen: RunOptions,
     trace: NDArray[np.uint64] | None,
     assignments: NDArray[np.int32] | None,
     sample_seconds: Sequence[float] | None = None,
@@ -163,7 +164,7 @@ def run(
     return alternative_result(simulate_alternative(planner, stream.batches(), protocol, sample_seconds=sample_seconds))
 
 
-def replay_result(chosen: opt.RunOptions, log: Path) -> Result:
+def replay_result(chosen: RunOptions, log: Path) -> Result:
     """Replays a decision log on the data that the options name.
 
     Raises:
@@ -187,7 +188,7 @@ def replay_result(chosen: opt.RunOptions, log: Path) -> Result:
     return simulation_result(job, replay_decisions(lambda: read_decisions(log), job, batches, digest_of))
 
 
-def _fit(chosen: opt.RunOptions, assignments: NDArray[np.int32]) -> opt.RunOptions:
+def _fit(chosen: RunOptions, assignments: NDArray[np.int32]) -> RunOptions:
     """Takes what was not given from the table: iterations from its rows, the global batch from its columns."""
     rows, samples = assignments.shape
     if chosen.iterations is not None and chosen.iterations > rows:

@@ -10,16 +10,16 @@ from multiprocessing import get_context
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.cli.model import look_here
-from esd.cli.options import RunOptions
 from esd.cli.report import messages
-from esd.cli.stream import READ_SAMPLES, first_samples, global_batches
 from esd.data import Dataset
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import simulate
 from esd.dispatcher.simulator.sizing.access import AccessTable
 from esd.dispatcher.simulator.sizing.coherence import expected_traffic
 from esd.dispatcher.simulator.sizing.search import SizeSearch, Trial
+from esd.run.model import look_here
+from esd.run.options import RunOptions
+from esd.run.stream import READ_SAMPLES, first_samples, global_batches
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.footprint import Footprint
 from esd.services.domain.jobs import JobSpec

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
+from esd.run.options import TABLE
 from esd.services.domain.ids import PARTITIONS
 from esd.services.domain.jobs import RowLimitPolicy
-
-TABLE = "embeddings"
 
 _PANEL = "Table and checkpoints"
 

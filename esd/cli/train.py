@@ -14,15 +14,16 @@ import typer
 from esd.cli import options as opt
 from esd.cli.attach import check_options, run_attached
 from esd.cli.driver import going_on, progress_bar, run_until_stopped, train_to_the_end, way_back_told
-from esd.cli.launcher import LocalCluster, local_cluster
 from esd.cli.learning import ContinueFrom
 from esd.cli.options import takes_run_options
-from esd.cli.report import Result, messages, print_result
+from esd.cli.report import Result, messages, print_result, report_reading
 from esd.cli.seeds import SeedsOption, over_seeds, print_seeds
-from esd.cli.storage import TABLE, CheckpointDir, Shards, Store, Table
-from esd.cli.stream import held_out_samples, report_reading, training_stream
+from esd.cli.storage import CheckpointDir, Shards, Store, Table
 from esd.dispatcher.core.planner import check_job
 from esd.ps_server.stores.by_url import check_store
+from esd.run.cluster import LocalCluster, local_cluster
+from esd.run.options import TABLE, RunOptions
+from esd.run.stream import held_out_samples, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.state import JobState
@@ -34,7 +35,7 @@ RESTARTS = 5  # of all services of one run together
 
 @takes_run_options
 def command(
-    chosen: opt.RunOptions,
+    chosen: RunOptions,
     context: typer.Context,
     store: Store = "memory",
     shards: Shards = 1,
@@ -61,7 +62,7 @@ def command(
     if dispatcher is not None:
         check_options(context)
 
-    def train(chosen: opt.RunOptions, table: str | None, out: Path | None) -> Result:
+    def train(chosen: RunOptions, table: str | None, out: Path | None) -> Result:
         if dispatcher is not None and parameter_servers is not None:
             return run_attached(
                 chosen,
@@ -94,7 +95,7 @@ def command(
 
 
 def run(
-    chosen: opt.RunOptions,
+    chosen: RunOptions,
     *,
     store: str,
     shards: int,

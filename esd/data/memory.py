@@ -8,7 +8,7 @@ import logging
 import os
 from pathlib import Path
 
-from esd.services.domain.whole_files import write_whole
+from esd.services.runtime.whole_files import write_whole
 
 _log = logging.getLogger(__name__)
 

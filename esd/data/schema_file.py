@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any
 
 from esd.data.schema import Id, IdList, Schema, TableOptions
-from esd.services.domain.documents import read_toml, suggestion
 from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.documents import read_toml, suggestion
 
 _LONGEST_NAME = 48  # that of a table, which is made of it, may go on
 

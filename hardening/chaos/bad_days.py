@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from esd.cli.options import RunOptions
+from esd.run.options import RunOptions
 from esd.services.domain.errors import EsdError
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from esd.cli.driver import PATIENCE_SECONDS, drive
-from esd.cli.export import export_model
-from esd.cli.launcher import REJOIN_SECONDS, LocalCluster, ServiceProcess, local_cluster
-from esd.cli.options import RunOptions
-from esd.cli.stream import training_stream
 from esd.cli.train import RESTARTS
+from esd.run.cluster import REJOIN_SECONDS, LocalCluster, ServiceProcess, local_cluster
+from esd.run.export import export_model
+from esd.run.options import RunOptions
+from esd.run.stream import training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esd.cli.worker_host import WorkerHost, end_of
+from esd.run.worker_host import WorkerHost, end_of
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.batches import SampleBatch

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from esd.cli.worker_host import ForkedProcess, WorkerHost, end_of
+from esd.run.worker_host import ForkedProcess, WorkerHost, end_of
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import EsdError
 from esd.services.domain.jobs import JobSpec

@@ -20,8 +20,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from esd.services.domain.documents import read_toml, suggestion
 from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.documents import read_toml, suggestion
 from esd.services.runtime.logs import LogLevel
 from esd.services.runtime.roles import Role, RolesByName
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from esd.cli.attach import run_attached
-from esd.cli.cluster.command import CREDENTIALS
+from esd.cli.cluster import CREDENTIALS
 from esd.cli.simulate import run as simulate_run
 from esd.services.clients.dispatcher import DispatcherClient
 from testbed.free_port import free_port

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from esd.cli import simulate
 from esd.cli.attach import run_attached
-from esd.cli.launcher import local_cluster
 from esd.cli.main import app
-from esd.cli.options import RunOptions
+from esd.run.cluster import local_cluster
+from esd.run.options import RunOptions
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import Criterion
 from esd.services.domain.tables import OptimizerKind

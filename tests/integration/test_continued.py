@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from esd.cli import train
-from esd.cli.options import RunOptions
-from esd.cli.stream import first_samples, global_batches
+from esd.run.options import RunOptions
+from esd.run.stream import first_samples, global_batches
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.schedules import Decay, Schedule
 from esd.services.domain.tables import OptimizerKind

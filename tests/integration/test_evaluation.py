@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from esd.cli.evaluation import Evaluator
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
+from esd.run.evaluation import Evaluator
 from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.runtime.retry import AWAY, repeated

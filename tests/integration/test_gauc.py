@@ -12,9 +12,9 @@ import pytest
 from pyarrow import parquet
 
 from esd.cli import train
-from esd.cli.options import RunOptions
-from esd.cli.stream import global_batches
 from esd.dispatcher.core.grouped_auc import grouped_auc
+from esd.run.options import RunOptions
+from esd.run.stream import global_batches
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.reports import SCORE_BINS
 from esd.services.domain.tables import OptimizerKind

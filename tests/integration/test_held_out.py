@@ -14,8 +14,8 @@ from torch.nn import functional
 from esd import TrainedModel as TrainedModelFile
 from esd.cli import train
 from esd.cli.held_out import watched
-from esd.cli.options import RunOptions
-from esd.cli.stream import global_batches, held_out_samples, training_stream
+from esd.run.options import RunOptions
+from esd.run.stream import global_batches, held_out_samples, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from esd.cli import train
-from esd.cli.launcher import LocalCluster, local_cluster
-from esd.cli.options import RunOptions
+from esd.run.cluster import LocalCluster, local_cluster
+from esd.run.options import RunOptions
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from tests.support.simple_clients import state_when
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from esd.cli import simulate, train
-from esd.cli.options import RunOptions
+from esd.run.options import RunOptions
 from esd.services.domain.errors import FailedPrecondition
 
 OPTIONS = RunOptions(

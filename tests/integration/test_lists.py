@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from esd.cli import simulate, train
-from esd.cli.options import RunOptions
-from esd.cli.stream import first_samples, global_batches
+from esd.run.options import RunOptions
+from esd.run.stream import first_samples, global_batches
 from esd.services.domain.tables import OptimizerKind
 from tests.support.lists import MODEL, ONE_TABLE, SHARED, write_events
 from tests.support.models import assert_trained

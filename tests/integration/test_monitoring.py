@@ -15,9 +15,9 @@ import pytest
 from deploy.grafana import dashboard
 from esd.cli.driver import drive
 from esd.cli.held_out import watched
-from esd.cli.launcher import local_cluster
-from esd.cli.options import RunOptions
-from esd.cli.stream import TrainingStream, first_samples, training_stream
+from esd.run.cluster import local_cluster
+from esd.run.options import RunOptions
+from esd.run.stream import TrainingStream, first_samples, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.state import JobState

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from esd.cli import train
-from esd.cli.options import RunOptions
+from esd.run.options import RunOptions
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from tests.support.models import assert_same_model
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from esd.cli import simulate, train
-from esd.cli.options import RunOptions
-from esd.cli.stream import first_samples, global_batches
+from esd.run.options import RunOptions
+from esd.run.stream import first_samples, global_batches
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.domain.tables import OptimizerKind

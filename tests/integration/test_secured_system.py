@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from esd.cli.driver import drive
-from esd.cli.export import export_model
 from esd.protos import dispatcher_pb2 as pb
 from esd.protos import dispatcher_pb2_grpc
+from esd.run.export import export_model
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import Unauthenticated
 from esd.services.domain.features import numbered_ids

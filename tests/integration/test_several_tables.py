@@ -11,7 +11,7 @@ import pytest
 
 import esd
 from esd.cli import simulate, train
-from esd.cli.stream import first_samples, global_batches, held_out_samples, training_stream
+from esd.run.stream import first_samples, global_batches, held_out_samples, training_stream
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.ids import table_of
 from esd.services.domain.tables import OptimizerKind

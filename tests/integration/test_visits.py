@@ -10,7 +10,7 @@ import pytest
 
 import esd
 from esd.cli import train
-from esd.cli.stream import held_out_samples, training_stream
+from esd.run.stream import held_out_samples, training_stream
 from esd.services.domain.batches import SampleBatch
 from testbed.auc import exact_auc
 from tests.support.models import assert_trained

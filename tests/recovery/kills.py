@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from esd.cli import train
-from esd.cli.launcher import LocalCluster, ServiceProcess
-from esd.cli.options import RunOptions
-from esd.cli.stream import TrainingStream, training_stream
 from esd.dispatcher.core.flushing import LOOKAHEAD
+from esd.run.cluster import LocalCluster, ServiceProcess
+from esd.run.options import RunOptions
+from esd.run.stream import TrainingStream, training_stream
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind

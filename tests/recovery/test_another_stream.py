@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from esd.cli import train
-from esd.cli.options import RunOptions
 from esd.ps_server.stores.redis.layout import RowKeys
+from esd.run.options import RunOptions
 from esd.services.domain.errors import FailedPrecondition
 
 OPTIONS = RunOptions(

@@ -15,11 +15,11 @@ import pytest
 from esd.cli import train
 from esd.cli.attach import run_attached
 from esd.cli.driver import drive
-from esd.cli.export import export_model
-from esd.cli.launcher import LocalCluster, local_cluster
-from esd.cli.options import RunOptions
 from esd.cli.report import training_result
-from esd.cli.stream import training_stream
+from esd.run.cluster import LocalCluster, local_cluster
+from esd.run.export import export_model
+from esd.run.options import RunOptions
+from esd.run.stream import training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from esd.cli.driver import drive
-from esd.cli.export import export_model
-from esd.cli.launcher import local_cluster
-from esd.cli.options import RunOptions
-from esd.cli.stream import TrainingStream, global_batches, training_stream
+from esd.run.cluster import local_cluster
+from esd.run.export import export_model
+from esd.run.options import RunOptions
+from esd.run.stream import TrainingStream, global_batches, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.jobs import JobSpec

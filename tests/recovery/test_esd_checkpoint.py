@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from esd.cli import checkpoint, train
-from esd.cli.launcher import LocalCluster
-from esd.cli.options import RunOptions
+from esd.run.cluster import LocalCluster
+from esd.run.options import RunOptions
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind

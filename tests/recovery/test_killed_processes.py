@@ -16,10 +16,10 @@ import pytest
 
 from esd.cli import train
 from esd.cli.driver import drive
-from esd.cli.export import export_model
-from esd.cli.launcher import LocalCluster, ServiceProcess, local_cluster
-from esd.cli.stream import global_batches, training_stream
 from esd.dispatcher.service.settings import DispatcherSettings
+from esd.run.cluster import LocalCluster, ServiceProcess, local_cluster
+from esd.run.export import export_model
+from esd.run.stream import global_batches, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError

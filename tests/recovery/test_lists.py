@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from esd.cli import train
-from esd.cli.options import RunOptions
+from esd.run.options import RunOptions
 from tests.recovery.kills import OPTIONS, Killer, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
 from tests.support.lists import MODEL, SHARED, write_events
 

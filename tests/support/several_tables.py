@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from esd.cli.options import RunOptions
 from esd.data import Dataset
 from esd.data.derived import DerivedDataset
+from esd.run.options import RunOptions
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.ids import in_table

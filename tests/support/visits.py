@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from esd.cli.options import RunOptions
-from esd.cli.stream import global_batches, training_stream
+from esd.run.options import RunOptions
+from esd.run.stream import global_batches, training_stream
 from esd.services.domain.batches import SampleBatch
 from examples.visits.make_data import make
 from tests.support.reference import TrainedModel, train_reference

@@ -16,7 +16,13 @@ UPWARD = [
     ("esd.protos", "esd.services.domain.errors", "The floors"),
     ("esd.native", "esd.services.domain.errors", "The floors"),
     ("esd.services.domain", "esd.data", "The floors"),
-    ("esd.data", "esd.cli", "The floors"),
+    ("esd.run", "esd.cli", "The floors"),
+    ("esd.run", "esd.advice", "The floors"),
+    ("esd.run", "esd.cluster", "The floors"),
+    ("esd.advice", "esd.cluster", "The floors"),
+    ("esd.advice", "esd.cli", "The floors"),
+    ("esd.cluster", "esd.cli", "The floors"),
+    ("esd.data", "esd.run", "The floors"),
     ("esd.services.wire", "esd.services.runtime", "What the services share"),
     ("esd.services.runtime", "esd.services.clients", "What the services share"),
     ("esd.services.clients", "esd.dispatcher.core", "The floors"),
@@ -65,7 +71,7 @@ UPWARD = [
 CIRCLES = [
     # importer, its neighbour that imports it
     ("esd.dispatcher.core.mechanisms", "esd.dispatcher.core.planner"),
-    ("esd.cli.cluster", "esd.cli.main"),
+    ("esd.data.readers", "esd.data.opening"),
 ]
 
 

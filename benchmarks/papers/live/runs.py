@@ -13,10 +13,10 @@ from typing import Any
 from benchmarks.e2e.comparison import cache_rows
 from benchmarks.e2e.run import Window, measure
 from benchmarks.papers.figure import Figure
-from esd.cli.options import RunOptions
-from esd.cli.stream import training_stream
+from esd.run.options import RunOptions
+from esd.run.stream import training_stream
 from esd.services.domain.reports import PHASES
-from esd.services.domain.whole_files import write_whole
+from esd.services.runtime.whole_files import write_whole
 
 WARM_UP = 10  # iterations, ESD §6.1 and Herald §6.1
 UNEQUAL_LINKS, EQUAL_LINKS = "40m,40m,4m,4m", "8m"  # 10 to 1 as in ESD §6.1, and so slow that they bind

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from esd.services.domain.errors import FailedPrecondition, StorageUnwritable
-from esd.services.domain.whole_files import write_whole
+from esd.services.runtime.whole_files import write_whole
 
 
 @contextmanager

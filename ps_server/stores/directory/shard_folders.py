@@ -22,7 +22,7 @@ from esd.ps_server.stores.directory.row_files import row_file, stored_rows, writ
 from esd.services.domain.ids import shard_of
 from esd.services.domain.rows import RowBlock
 from esd.services.domain.versions import trainings
-from esd.services.domain.whole_files import sync_folder
+from esd.services.runtime.whole_files import sync_folder
 
 HISTORY = "history.json"
 

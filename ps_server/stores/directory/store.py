@@ -34,7 +34,7 @@ from esd.ps_server.stores.memory import MemoryFrames, MemoryPartials, MemoryRows
 from esd.services.domain.batches import LogEntry
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from esd.services.domain.tables import TableSpec
-from esd.services.domain.whole_files import DRAFT, make_folder
+from esd.services.runtime.whole_files import DRAFT, make_folder
 from esd.services.wire.tables import decode_table, encode_table
 
 _log = logging.getLogger(__name__)

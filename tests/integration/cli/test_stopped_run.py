@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from esd.cli import train
-from esd.cli.launcher import LocalCluster
-from esd.cli.options import RunOptions
+from esd.run.cluster import LocalCluster
+from esd.run.options import RunOptions
 from esd.services.domain.state import JobState
 
 OPTIONS = RunOptions(

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from esd.cli.worker_host import Process, WorkerHost
 from esd.dispatcher.service.servicer import SERVICE, add_to_server
 from esd.protos import dispatcher_pb2 as pb
 from esd.protos import dispatcher_pb2_grpc
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
+from esd.run.worker_host import Process, WorkerHost
 from esd.services.domain.claimants import new_claimant
 from esd.services.domain.errors import EsdError, NotFound
 from esd.services.domain.jobs import JobSpec

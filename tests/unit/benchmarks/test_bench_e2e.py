@@ -17,11 +17,11 @@ from benchmarks.e2e.bounds import arithmetic_seconds, duplex_seconds, observed
 from benchmarks.e2e.comparison import Measured
 from benchmarks.e2e.processors import ProcessorTime
 from benchmarks.e2e.report import tables
-from esd.cli.options import RunOptions
-from esd.cli.stream import global_batches, training_stream
 from esd.dispatcher.core.decision_log import DecisionLog, IterationPlanned, Observed
 from esd.dispatcher.core.feedback import Feedback
 from esd.dispatcher.core.planner import Planner
+from esd.run.options import RunOptions
+from esd.run.stream import global_batches, training_stream
 from esd.services.domain.features import numbered_ids
 from esd.services.runtime.threads import named_threads
 

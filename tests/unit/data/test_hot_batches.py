@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from esd.cli.options import RunOptions
 from esd.data import Dataset, open_data
 from esd.data.derived import DerivedDataset
 from esd.data.epochs import Epochs
 from esd.data.hot_batches import HotBatches, ReplicatedRows
 from esd.dispatcher.core.planner import Planner
+from esd.run.options import RunOptions
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 

@@ -13,11 +13,11 @@ import pyarrow.parquet
 import pytest
 
 import esd
-from esd.cli.options import RunOptions
-from esd.cli.stream import held_out_samples, training_stream
 from esd.data import Dataset, open_data
 from esd.data.schema import Schema
 from esd.data.split import split
+from esd.run.options import RunOptions
+from esd.run.stream import held_out_samples, training_stream
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from tests.support.event_tables import write

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from esd.cli.options import RunOptions
 from esd.data import Dataset, lines, open_data
 from esd.data.hashing import field_key, hash_bytes
 from esd.data.split import split
+from esd.run.options import RunOptions
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.ids import in_table

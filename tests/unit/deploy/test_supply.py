@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 import yaml
 
-from esd.cli.cluster.config import Cluster
+from esd.cluster.config import Cluster
 
 ROOT = Path(__file__).parents[3]
 LOCK = (ROOT / "requirements.lock").read_text()

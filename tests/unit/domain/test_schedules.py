@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from esd.cli.learning import parse_schedule
+from esd.run.schedules import parse_schedule
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.schedules import CONSTANT, Decay, Schedule
 

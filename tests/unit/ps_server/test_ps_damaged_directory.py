@@ -58,7 +58,10 @@ def damage(path, at=-1):
         (lambda samples: os.truncate(samples / "5-5", 0), r"samples/5-5 is damaged.*\(0 bytes"),
         (lambda samples: shutil.copy(samples / "0-5", samples / "5-5"), "samples/5-5 is damaged"),
         (lambda samples: (samples / "5-5").unlink(), "lacks the samples from 5 to 10"),
-        (lambda samples: (samples / "notes.txt").write_text("x"), r"notes.txt is not an entry of a sample log; remove it"),
+        (
+            lambda samples: (samples / "notes.txt").write_text("x"),
+            r"notes.txt is not an entry of a sample log; remove it",
+        ),
     ],
 )
 def test_a_sample_log_that_is_not_as_it_was_written_is_named(log, tmp_path, accident, text):

@@ -16,11 +16,11 @@ from docker.errors import DockerException, ImageNotFound, NotFound
 from docker.types import DeviceRequest, Healthcheck, LogConfig
 from requests import RequestException
 
-from esd.cli.cluster.code import Files
-from esd.cli.cluster.concurrently import for_each
-from esd.cli.cluster.config import Cluster, Host
-from esd.cli.cluster.containers import Container
-from esd.cli.report import messages
+from esd.cluster.code import Files
+from esd.cluster.concurrently import for_each
+from esd.cluster.config import Cluster, Host
+from esd.cluster.containers import Container
+from esd.cluster.events import ContainerVisited, ImageCopied, StepListener, ignore
 from esd.services.domain.errors import FailedPrecondition, Unavailable
 
 _CLUSTER, _SERVICE, _FINGERPRINT, _FILES = "esd.cluster", "esd.service", "esd.fingerprint", "esd.files"
@@ -42,8 +42,9 @@ class Found:
 class Engines:
     """One client for each host of a cluster; `connected` makes it."""
 
-    def __init__(self, cluster: Cluster, clients: dict[str, docker.DockerClient]) -> None:
+    def __init__(self, cluster: Cluster, clients: dict[str, docker.DockerClient], listener: StepListener) -> None:
         self._cluster = cluster
+        self._listener = listener
         self._clients = clients
 
     def start(self, containers: Sequence[Container]) -> None:
@@ -57,7 +58,7 @@ class Engines:
         def start_on(host: Host) -> None:
             for container in containers:
                 if container.host == host:
-                    messages.print(f"{host.name}: {container.service}", highlight=False)
+                    self._listener(ContainerVisited(host.name, container.service))
                     self._start(container)
 
         for_each(start_on, self._cluster.hosts)
@@ -156,7 +157,7 @@ class Engines:
                 client.images.get(name)
             except ImageNotFound:
                 _check_processor(client, container, str(image.attrs["Architecture"]))
-                messages.print(f"{container.host.name}: copying {container.image}")
+                self._listener(ImageCopied(container.host.name, container.image))
                 client.images.load(image.save(named=True))  # type: ignore[arg-type] # takes chunks as well
         except ImageNotFound:
             raise FailedPrecondition(
@@ -179,8 +180,8 @@ def _check_processor(client: docker.DockerClient, container: Container, ours: st
 
 
 @contextmanager
-def connected(cluster: Cluster) -> Iterator[Engines]:
-    """Connects to all engines of a cluster.
+def connected(cluster: Cluster, listener: StepListener = ignore) -> Iterator[Engines]:
+    """Connects to all engines of a cluster. `listener` gets each step of a start, from several threads.
 
     Raises:
         Unavailable: an engine is out of reach; the message names its host.
@@ -194,7 +195,7 @@ def connected(cluster: Cluster) -> Iterator[Engines]:
                 )
                 stack.callback(clients[host.name].close)
                 clients[host.name].ping()
-        yield Engines(cluster, clients)
+        yield Engines(cluster, clients, listener)
 
 
 def _archive(files: Files, owner: str) -> bytes:

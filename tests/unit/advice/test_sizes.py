@@ -1,7 +1,7 @@
 import pytest
 
+from esd.advice.sizes import parse_size
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.sizes import parse_size
 
 
 @pytest.mark.parametrize(("text", "expected"), [("512m", 512e6), ("2G", 2e9), ("1.5k", 1500), (" 7 ", 7)])

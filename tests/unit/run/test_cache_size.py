@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli.options import RunOptions
+from esd.run.options import RunOptions
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import socket
 import struct
 from pathlib import Path
 
+from esd.run.links import parse_link
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
-from esd.services.domain.links import parse_link
 from esd.services.runtime.settings import split_address
 
 # Docker's resolver, in every container of a network that a user made.

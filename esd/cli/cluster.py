@@ -10,17 +10,17 @@ import typer
 from rich.table import Table
 
 from esd.cli import options as opt
-from esd.cli.cluster.code import read_code
-from esd.cli.cluster.config import Cluster, read_cluster
-from esd.cli.cluster.containers import containers_of
-from esd.cli.cluster.secrets import CLIENT, provide_secrets
 from esd.cli.report import messages, print_json
 from esd.cli.tables import print_table
+from esd.cluster.code import read_code
+from esd.cluster.config import Cluster, read_cluster
+from esd.cluster.containers import containers_of
+from esd.cluster.secrets import CLIENT, provide_secrets
 from esd.services.domain.errors import FailedPrecondition, Unavailable
 from esd.services.runtime.settings import join_address
 
 if TYPE_CHECKING:
-    from esd.cli.cluster.engines import Engines, Found
+    from esd.cluster.engines import Engines, Found
 
 START_SECONDS = 120.0
 _POLL_SECONDS = 0.5
@@ -88,12 +88,12 @@ def down(
 
 def _engines(cluster: Cluster):  # type: ignore[no-untyped-def] # its type is in the package that may be missing
     try:
-        from esd.cli.cluster.engines import connected  # noqa: PLC0415 - an optional dependency
+        from esd.cluster.engines import connected  # noqa: PLC0415 - an optional dependency
     except ModuleNotFoundError as error:
         raise FailedPrecondition(
             f"esd cluster needs the package {error.name}: pip install 'esd-train[cluster]'"
         ) from None
-    return connected(cluster)
+    return connected(cluster, lambda step: messages.print(str(step), highlight=False))
 
 
 def _await_health(engines: Engines) -> None:

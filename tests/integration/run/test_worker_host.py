@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli.worker_host import ForkedProcess, WorkerHost
+from esd.run.worker_host import ForkedProcess, WorkerHost
 from esd.services.domain.errors import InvalidArgument, Unavailable
 from esd.services.domain.features import Feature, numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec

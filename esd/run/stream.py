@@ -9,12 +9,10 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.cli.early_stop import EarlyStop
-from esd.cli.options import DEFAULT_CACHE_RATIO, RunOptions
-from esd.cli.report import messages
 from esd.data import Dataset
-from esd.data.hot_batches import HotBatches
 from esd.dispatcher.simulator.simulate import trace_batches
+from esd.run.early_stop import EarlyStop
+from esd.run.options import DEFAULT_CACHE_RATIO, RunOptions
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.features import Feature, numbered_ids
@@ -140,14 +138,6 @@ def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> Si
         cache_rows=chosen.cache_size(stream.dataset),
         batches=lambda: global_batches(stream, stream.batch_size),
     )
-
-
-def report_reading(dataset: Dataset) -> None:
-    """Says, when a run is over, what became of its samples on their way."""
-    if dataset.skipped:
-        messages.print(f"skipped {dataset.skipped} malformed records (--skip-bad)")
-    if isinstance(dataset, HotBatches):
-        messages.print(f"{dataset.hot_batches} mini-batches were hot (--hot-batches)")
 
 
 def first_samples(batches: Iterable[SampleBatch], limit: int | None) -> Iterator[SampleBatch]:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import pytest
 
-from esd.services.domain.whole_files import make_folder, sync_folder, write_whole
+from esd.services.runtime.whole_files import make_folder, sync_folder, write_whole
 from tests.support.power_cut import Disk, files_in
 
 
@@ -58,7 +58,7 @@ def test_of_two_writes_at_a_time_the_one_that_ends_last_stays_whole(tmp_path: Pa
 _IN_A_CONTAINER = """
 import os, sys
 from pathlib import Path
-from esd.services.domain.whole_files import write_whole
+from esd.services.runtime.whole_files import write_whole
 os.getpid = lambda: 1
 write_whole(Path(sys.argv[1]), lambda file: file.write(b"whole") if sys.argv[2] == "write" else os._exit(7))
 """

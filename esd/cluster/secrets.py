@@ -6,10 +6,10 @@ import secrets
 import subprocess
 from pathlib import Path
 
-from esd.cli.cluster.code import Files
-from esd.cli.cluster.config import Cluster, Host
+from esd.cluster.code import Files
+from esd.cluster.config import Cluster, Host
 from esd.services.domain.errors import FailedPrecondition
-from esd.services.domain.whole_files import make_folder, write_whole
+from esd.services.runtime.whole_files import make_folder, write_whole
 
 # The script that makes certificates; deploy/certs is the same.
 _SCRIPT = Path(__file__).with_name("certs")

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from esd.cli import replica
-from esd.cli.replica import interface_of, local_address, replica_link, replica_number
+from esd.cluster import replica
+from esd.cluster.replica import interface_of, local_address, replica_link, replica_number
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 ADDRESS = "172.18.0.2"

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from esd.cli.worker_host import Process, WorkerHost, end_of
+from esd.run.worker_host import Process, WorkerHost, end_of
 from esd.services.domain.errors import EsdError, Unavailable
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.process import STOP_WITH_STDIN

@@ -7,9 +7,9 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from esd.services.domain.documents import read_toml
+from esd.run.links import parse_link
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.links import parse_link
+from esd.services.runtime.documents import read_toml
 
 
 def _link(text: str) -> str:

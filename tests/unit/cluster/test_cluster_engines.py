@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from esd.cli.cluster.config import Cluster, read_cluster
-from esd.cli.cluster.containers import containers_of
-from esd.cli.cluster.engines import connected
+from esd.cluster.config import Cluster, read_cluster
+from esd.cluster.containers import containers_of
+from esd.cluster.engines import connected
 from esd.services.domain.errors import FailedPrecondition, Unavailable
 
 CONTAINER = "esd_redis_edge-7"

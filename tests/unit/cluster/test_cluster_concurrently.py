@@ -6,7 +6,7 @@ from threading import Barrier, Lock
 
 import pytest
 
-from esd.cli.cluster.concurrently import AT_ONCE, for_each
+from esd.cluster.concurrently import AT_ONCE, for_each
 from esd.services.domain.errors import FailedPrecondition, Unavailable
 
 

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from esd.cli.cluster.code import Files
-from esd.cli.cluster.config import Cluster, Host
-from esd.cli.cluster.secrets import PASSWORD, worker_name
-from esd.services.domain.links import parse_link
+from esd.cluster.code import Files
+from esd.cluster.config import Cluster, Host
+from esd.cluster.secrets import PASSWORD, worker_name
+from esd.run.links import parse_link
 from esd.services.runtime.settings import join_address
 
 _USER = "10001:10001"

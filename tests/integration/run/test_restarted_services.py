@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli.launcher import local_cluster
+from esd.run.cluster import local_cluster
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 
 

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.cli.model import look_here
-from esd.cli.stream import global_batches
 from esd.dispatcher.core.grouped_auc import Grouped, mean_gauc
 from esd.dispatcher.core.scores import ScoreHistogram
+from esd.run.model import look_here
+from esd.run.stream import global_batches
 from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.domain.batches import SampleBatch

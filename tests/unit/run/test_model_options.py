@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli.model import parse_hidden
-from esd.cli.options import RunOptions
+from esd.run.model import parse_hidden
+from esd.run.options import RunOptions
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature
 from esd.services.domain.losses import Loss

@@ -17,8 +17,8 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.rows import RowBlock
 from esd.services.domain.tables import TableSpec
 from esd.services.domain.versions import trainings
-from esd.services.domain.whole_files import write_whole
 from esd.services.runtime.security import PLAINTEXT, Credentials
+from esd.services.runtime.whole_files import write_whole
 from esd.services.wire.trained_models import describe_model
 
 _TIMEOUT_SECONDS = 600.0

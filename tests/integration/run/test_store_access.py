@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli.launcher import ServiceFailed, local_cluster
+from esd.run.cluster import ServiceFailed, local_cluster
 from tests.support.certificates import Certificates
 from tests.support.redis_encrypted import encrypted_redis_server
 

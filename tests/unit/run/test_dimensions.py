@@ -1,6 +1,6 @@
 import pytest
 
-from esd.cli.dimensions import parse_dimensions
+from esd.run.dimensions import parse_dimensions
 from esd.services.domain.errors import InvalidArgument
 
 FIELDS = ("origin", "dest", "carrier")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli.cluster.config import Cluster, read_cluster
-from esd.cli.cluster.containers import FILES, Container, containers_of
-from esd.cli.cluster.secrets import PASSWORD, provide_secrets
+from esd.cluster.config import Cluster, read_cluster
+from esd.cluster.containers import FILES, Container, containers_of
+from esd.cluster.secrets import PASSWORD, provide_secrets
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.settings import ClientSettings

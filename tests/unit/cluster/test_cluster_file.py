@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from esd.cli.cluster.code import LIMIT, read_code
-from esd.cli.cluster.config import read_cluster
-from esd.cli.cluster.containers import CODE, containers_of
+from esd.cluster.code import LIMIT, read_code
+from esd.cluster.config import read_cluster
+from esd.cluster.containers import CODE, containers_of
 from esd.services.domain.errors import InvalidArgument
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "cluster.toml"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli import launcher
-from esd.cli.launcher import LocalCluster, ServiceFailed, ServiceProcess, pauses_between_restarts
+from esd.run import cluster as launcher
+from esd.run.cluster import LocalCluster, ServiceFailed, ServiceProcess, pauses_between_restarts
 
 # Each start takes a line off the file: `serve` gets ready and stays, `die` gets ready and dies, `fail` dies before,
 # `wait` never gets ready, `done` ends well.

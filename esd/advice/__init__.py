@@ -1,0 +1,1 @@
+"""How a run trains fastest: what `esd plan` measures, simulates and recommends."""

@@ -1,0 +1,1 @@
+"""The library that trains: options, samples, a cluster of local processes, a driver, evaluation and export."""

@@ -1,0 +1,271 @@
+"""The options of one run, as plain values, and what they mean together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from esd.data import Dataset, count_distinct, open_data
+from esd.data.epochs import Epochs
+from esd.data.schema import job_tables
+from esd.data.schema_file import name_of, read_schema
+from esd.data.split import split
+from esd.run.budget import parse_alpha, parse_budget
+from esd.run.hot_batches import in_hot_batches
+from esd.run.links import parse_links
+from esd.run.model import parse_hidden
+from esd.run.schedules import parse_schedule
+from esd.run.workloads import parse_limits, parse_workloads
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.features import Feature
+from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.losses import Loss
+from esd.services.domain.schedules import Schedule
+from esd.services.domain.sync import parse_sync
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+
+DEFAULT_BATCH = 64
+BALANCED = "balanced"
+DEFAULT_CACHE_RATIO = 0.08  # ESD §6.1
+PLAN_WINDOW = 4  # iterations planned ahead, the running one included: two overlap, more absorb jitter
+TABLE = "embeddings"  # the table of the rows where no name is given
+
+# Fields whose option on the command line has another name.
+_SHORT_NAMES = {"learning_rate": "lr", "dense_learning_rate": "dense-lr"}
+
+
+def option_name(field: str) -> str:
+    """Returns the option of a field as the command line and every message write it: `--lr` for `learning_rate`."""
+    return "--" + _SHORT_NAMES.get(field, field.replace("_", "-"))
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options of one run. A text has the form that the command line takes; `esd train --help` shows every one.
+
+    Attributes:
+        data: samples: `flights`, `journey`, `synthetic:NAME`, or `READER:PATH`; with a schema the path of files.
+        schema: the TOML file that describes the columns of files; None: the reader knows its columns.
+        model: a built-in model, or `package.module:Class`.
+        hidden: widths of the model's hidden layers, `256,128`.
+        loss: loss of the model.
+        workers: n, 1 to 64.
+        links: speed of every worker's link in bits per second, `500m,50m`, or one speed for all.
+        measured_links: whether link speeds follow measurements.
+        mechanism: the dispatch mechanism, as docs/dispatch.md names it.
+        alpha: share of the samples that the exact solver assigns, `0` to `1`, or `auto`.
+        criterion: which samples go to the exact solver.
+        solver: the exact solver; `auto` takes the fastest one that runs here.
+        eviction_term: whether expected costs contain the evict pushes that a row may cause.
+        hash_field: number of the field that mechanism `hash` goes by; None: the best one on the first batches.
+        horizon: batches that a decision of `joint` looks at, its own included.
+        budget: milliseconds of one assignment, or `auto`; None: as long as it takes.
+        batch: samples per worker and iteration in the mean; None: 64.
+        workloads: samples of each worker, `96,32`, or `equal` (None) or `balanced`.
+        workload_limits: with balanced workloads the least and the most samples of a worker, `16,128`.
+        dim: D, values of an embedding row.
+        cache_ratio: cache of a worker as a share of the data's ids; None: 0.08, or the rows that an iteration may need.
+        cache_rows: cache of a worker in rows, instead of `cache_ratio`.
+        policy: cache replacement: emark, emark-size, reuse, lru, lfu or static.
+        sync: when trained rows are pushed: `on-demand` or another way of docs/dispatch.md.
+        direct: whether a row that one other worker alone needs goes straight to it.
+        optimizer: of the rows and of the dense parameters.
+        learning_rate: of the rows, and of the dense parameters unless `dense_learning_rate` is given.
+        dense_learning_rate: of the dense parameters.
+        lr_schedule: how learning rates change: constant, cosine[:N[:SHARE]], step:N:SHARE, after warm-up:N.
+        dense_lr_schedule: the schedule of the dense parameters; None: `lr_schedule`.
+        weight_decay: times the dense parameters, added to their gradients.
+        clip: longest gradient of all dense parameters together; 0: any length.
+        epochs: how often the data are trained.
+        shuffle: samples of the buffer through which each epoch is shuffled; 0: the order stays.
+        hot_batches: with replicated rows the iterations that a sample waits for a mini-batch of its kind; 0: none.
+        evaluate: data that judge the model and are not trained, as `data`.
+        holdout: the last part of the data, which judges instead of being trained: a share, `0.1`, or a time, `1d`.
+        evaluate_every: iterations between evaluations, each at a checkpoint; 0: one at the end.
+        early_stop: `METRIC:N`, which ends the run when N evaluations in a row are no better.
+        iterations: after which the run ends; None: with the data.
+        skip_bad: malformed records that are skipped before one is an error.
+        seed: of rows, dense parameters, order and random choices.
+        checkpoint_every: iterations between checkpoints; 0: by `checkpoint_seconds`.
+        max_rows: rows that the tables may have; 0: any number.
+        at_max_rows: whether a run that needs more rows than that is refused, or forgets rows.
+        checkpoint_seconds: longest time between checkpoints; 0: any.
+        checkpoints_kept: checkpoints that can be gone back to.
+    """
+
+    data: str = "flights"
+    schema: Path | None = None
+    model: str = "wdl"
+    hidden: str = "256,128"
+    loss: Loss = Loss.BCE
+    workers: int = 4
+    links: str = "500m"
+    measured_links: bool = False
+    mechanism: str = "joint"
+    alpha: str = "1"
+    criterion: Criterion = Criterion.MIN2_MIN
+    solver: str = "auto"
+    eviction_term: bool = False
+    hash_field: int | None = None
+    horizon: int = 1
+    budget: str | None = None
+    batch: int | None = None
+    workloads: str | None = None
+    workload_limits: str | None = None
+    dim: int = 64
+    cache_ratio: float | None = None
+    cache_rows: int | None = None
+    policy: str = "emark"
+    sync: str = "on-demand"
+    direct: bool = False
+    optimizer: OptimizerKind = OptimizerKind.ROWWISE_ADAGRAD
+    learning_rate: float = 0.02
+    dense_learning_rate: float | None = None
+    lr_schedule: str = "constant"
+    dense_lr_schedule: str | None = None
+    weight_decay: float = 0.0
+    clip: float = 0.0
+    epochs: int = 1
+    shuffle: int = 0
+    hot_batches: int = 0
+    evaluate: str | None = None
+    holdout: str = ""
+    evaluate_every: int = 0
+    early_stop: str | None = None
+    iterations: int | None = None
+    skip_bad: int = 0
+    seed: int = 0
+    checkpoint_every: int = 1000
+    max_rows: int = 0
+    at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE
+    checkpoint_seconds: float = 0.0
+    checkpoints_kept: int = 2
+
+    @property
+    def data_name(self) -> str:
+        """The job's name, of which a table's may be made: that of the reader, or of the schema's file."""
+        return self.data.partition(":")[0] if self.schema is None else name_of(self.schema)
+
+    def worker_samples(self) -> tuple[int, ...]:
+        """Returns m_j, the samples of each worker per iteration."""
+        if self.workloads in (None, "equal", BALANCED):
+            return equal_workloads((self.batch or DEFAULT_BATCH) * self.workers, self.workers)
+        return parse_workloads(str(self.workloads), self.workers, self.batch)
+
+    def limits(self) -> tuple[int, int] | None:
+        """Returns m_min and m_max of balanced workloads, None when workloads are fixed."""
+        if self.workloads == BALANCED:
+            return parse_limits(self.workload_limits, sum(self.worker_samples()))
+        if self.workload_limits is not None:
+            raise InvalidArgument("--workload-limits needs --workloads balanced")
+        return None
+
+    def bandwidths(self) -> tuple[float, ...]:
+        """Returns the speed of every worker's link, bytes per second."""
+        return parse_links(self.links, self.workers)
+
+    def job(
+        self,
+        *,
+        features: tuple[Feature, ...],
+        dense_features: int,
+        parameter_servers: tuple[str, ...],
+        stream: str = "",
+        table: str = TABLE,
+        iterations: int | None = None,
+        labels: tuple[str, ...] = ("label",),
+    ) -> JobSpec:
+        """Returns the job that these options describe, on data of the given shape, fingerprint and length if known."""
+        schema = None if self.schema is None else read_schema(self.schema)
+        if schema is not None and schema.label_range is not None:
+            self.loss.check_range(*schema.label_range)
+        workloads = self.worker_samples()
+        rows = OptimizerSpec(self.optimizer, self.learning_rate)
+        first = TableSpec(table, self.dim, rows, self.seed, self.dim**-0.5)
+        dense_rate = self.learning_rate if self.dense_learning_rate is None else self.dense_learning_rate
+        options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
+        options |= parse_alpha(self.alpha) | parse_budget(self.budget) | parse_sync(self.sync)
+        options |= {  # what is derived, from other options or from the data
+            "name": self.data_name,
+            "features": features,
+            "labels": labels,
+            "dense_features": dense_features,
+            "batch_size": sum(workloads),
+            "stream": stream,
+            "workloads": workloads,
+            "workload_limits": self.limits(),
+            "window": PLAN_WINDOW,
+            "tables": job_tables(schema, features, first),
+            "model": ModelSpec(
+                self.model,
+                parse_hidden(self.hidden),
+                OptimizerSpec(self.optimizer, dense_rate),
+                self.weight_decay,
+                self.clip,
+                self.loss,
+            ),
+            "schedule": parse_schedule(self.lr_schedule, iterations),
+            "dense_schedule": self._dense_schedule(iterations),
+            "parameter_servers": parameter_servers,
+        }
+        if self.evaluate_every:  # at checkpoints, which stay until they are evaluated
+            if self.checkpoint_seconds:
+                raise InvalidArgument("--evaluate-every decides on checkpoints: leave out --checkpoint-seconds")
+            kept = max(self.checkpoints_kept, 2 + -(-self.horizon // self.evaluate_every))
+            options |= {"checkpoint_every": self.evaluate_every, "checkpoints_kept": kept}
+        return JobSpec(**options)
+
+    def _dense_schedule(self, iterations: int | None) -> Schedule:
+        if self.dense_lr_schedule is None:
+            return parse_schedule(self.lr_schedule, iterations)
+        return parse_schedule(self.dense_lr_schedule, iterations, "--dense-lr-schedule")
+
+    def open(self, batch_size: int) -> Dataset:
+        """Opens what is trained of the data, with all its epochs, in batches of up to `batch_size` samples."""
+        return self.open_parts(batch_size)[0]
+
+    def open_parts(self, batch_size: int) -> tuple[Dataset, Dataset | None]:
+        """Opens the data once: what is trained of it, with all its epochs, and what --holdout keeps back, if anything.
+
+        Both come in batches of up to `batch_size` samples.
+        """
+        trained, held_back = self.open_all(self.data, batch_size), None
+        if self.holdout:
+            trained, held_back = split(trained, self.holdout, "--holdout {}")
+        if self.epochs > 1 or self.shuffle:
+            trained = Epochs(trained, epochs=self.epochs, shuffle=self.shuffle, seed=self.seed, batch_size=batch_size)
+        if self.hot_batches:
+            job = replace(self, lr_schedule="constant", dense_lr_schedule=None).job(  # its end may not be known
+                features=trained.features,
+                dense_features=len(trained.dense_features),
+                labels=trained.labels,
+                parameter_servers=("not started",),
+            )
+            trained = in_hot_batches(trained, job, self.hot_batches)
+        return trained, held_back
+
+    def open_all(self, uri: str, batch_size: int) -> Dataset:
+        """Opens all samples of some data, once, in the order in which they are."""
+        return open_data(uri, batch_size, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
+
+    def cache_size(self, dataset: Dataset) -> int:
+        """Returns the rows of one worker's cache. Counts the data set's ids if the cache is a share of them.
+
+        Where nobody says how large it is, it holds what the samples of one iteration may need: of little data, too.
+        """
+        if self.cache_rows is not None:
+            if self.cache_ratio is not None:
+                raise InvalidArgument("--cache-rows and --cache-ratio exclude each other")
+            return self.cache_rows
+        if dataset.endless:
+            raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")
+        distinct = count_distinct(self.data, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
+        if self.cache_ratio is not None:
+            return max(1, round(self.cache_ratio * distinct))
+        needed = max(self.worker_samples()) * sum(feature.max_length for feature in dataset.features)
+        return max(1, round(DEFAULT_CACHE_RATIO * distinct), min(distinct, needed))
+
+
+# Options that the job has under the same name and in the same form; whoever adds one to both adds it to the command.
+_OPTIONS_OF_THE_JOB = {option.name for option in fields(JobSpec)} & {option.name for option in fields(RunOptions)}
