@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.native.reports import count_scores
+from esd.native.scores import count_scores
 from esd.services.domain.reports import SCORE_BINS
 from esd.services.domain.state import Quality
 

@@ -113,11 +113,12 @@ class PartialGradients:
 
 # The exchange (protos/ps.proto): a frame applied to a table in memory in one call, and its answers.
 
-class Frame:
-    """A frame, ExchangeRequest, of which nothing is copied before it is applied.
+class HeldFrame:
+    """A frame, ExchangeRequest, and the message in which its columns lie; nothing is copied before it is applied.
 
-    Bytes that are no frame raise ValueError; so do frames that no client of ours writes (a field twice, an unknown
-    field), which protobuf may still read.
+    Raises:
+        ValueError: the bytes are no frame, or a frame of a form that no client of ours writes (a field twice, an
+            unknown field), which protobuf may still read.
 
     Attributes:
         sequence: its number in the stream.
@@ -258,7 +259,7 @@ class FrameTable:
     ) -> None: ...
     def apply(
         self,
-        frame: Frame,
+        frame: HeldFrame,
         rows: RowTable,
         partials: PartialGradients,
         pre_images: RowTable | None,

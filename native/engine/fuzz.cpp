@@ -83,7 +83,7 @@ void check_columns(std::string message, Random& random) {
                                           message.begin() + static_cast<std::ptrdiff_t>(begin + size));
     try {
       const esd::UnpackedColumn column(bytes.data(), bytes.size());
-      if (column.count() > 8 * bytes.size()) continue;  // as esd.native.plans does
+      if (column.count() > 8 * bytes.size()) continue;  // as esd.native.wire does
       std::vector<std::uint32_t> values(column.count());
       column.read(values.data());
     } catch (const std::invalid_argument&) {
@@ -95,22 +95,22 @@ void check_messages(const esd::IterationPlans& plans, std::size_t samples, Rando
   const std::vector<float> dense(2 * samples), labels(2 * samples), weights(samples);
   const std::vector<std::uint64_t> groups(samples);
   const std::vector<std::uint16_t> lengths(samples * plans.fields);
-  const esd::PlanContext context{1,
-                                 samples,
-                                 dense.data(),
-                                 2,
-                                 labels.data(),
-                                 1 + random.below(2),
-                                 random.below(2) ? lengths.data() : nullptr,
-                                 random.below(2) ? weights.data() : nullptr,
-                                 random.below(2) ? groups.data() : nullptr};
+  const esd::wire::PlanContext context{1,
+                                       samples,
+                                       dense.data(),
+                                       2,
+                                       labels.data(),
+                                       1 + random.below(2),
+                                       random.below(2) ? lengths.data() : nullptr,
+                                       random.below(2) ? weights.data() : nullptr,
+                                       random.below(2) ? groups.data() : nullptr};
   for (std::size_t worker = 0; worker < plans.workers.size(); ++worker) {
-    std::string message = esd::plan_message(plans, plans.arena, worker, context);
+    std::string message = esd::wire::plan_message(plans, plans.arena, worker, context);
     if (random.below(8) == 0) check_columns(std::move(message), random);
     std::vector<std::uint64_t> values(random.below(30)), again(values.size());
     for (std::uint64_t& value : values) value = random.next() >> random.below(64);
     std::string packed;
-    esd::PackedColumn<std::uint64_t>(values.data(), values.size()).append_to(packed);
+    esd::wire::PackedColumn<std::uint64_t>(values.data(), values.size()).append_to(packed);
     const std::vector<std::uint8_t> bytes(packed.begin(), packed.end());
     esd::UnpackedColumn(bytes.data(), bytes.size()).read(again.data());
     if (values != again) {

@@ -10,8 +10,8 @@
 
 #include "common/hot.h"
 #include "common/mix64.h"
-#include "rows/frame.h"
 #include "rows/row_table.h"
+#include "wire/fields.h"
 
 namespace esd::rows {
 
@@ -58,11 +58,11 @@ ESD_HOT static bool all_finite(const std::uint8_t* data, std::size_t floats) {
 }
 
 // Whether the bytes are `rows` times `width` finite floats.
-inline bool are_rows(Bytes bytes, std::size_t rows, std::size_t width) {
+inline bool are_rows(wire::Bytes bytes, std::size_t rows, std::size_t width) {
   return bytes.size == rows * width * sizeof(float) && all_finite(bytes.data, rows * width);
 }
 
 // Whether the bytes are `n` numbers of eight bytes.
-inline bool are_numbers(Bytes bytes, std::size_t n) { return bytes.size == 8 * n; }
+inline bool are_numbers(wire::Bytes bytes, std::size_t n) { return bytes.size == 8 * n; }
 
 }  // namespace esd::rows

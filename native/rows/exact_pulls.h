@@ -18,20 +18,13 @@
 #include "common/hot.h"
 #include "rows/initial_rows.h"
 #include "rows/row_table.h"
-#include "wire/protobuf.h"
+#include "wire/answer_writer.h"
 
 namespace esd::rows {
 
 inline std::int64_t at_birth(std::int64_t version) { return version - trainings_of(version); }
 
 ESD_HOT static void fill_initial(const InitialRows& initial, std::uint64_t id, float* row) { initial.fill(id, row); }
-
-// What the first answer to a frame says of its push.
-struct Stored {
-  bool any = false;  // the frame pushes something
-  std::uint64_t newly_stored = 0;
-  std::uint64_t already_known = 0;
-};
 
 // A row that is newer than a pull wants it, so whoever asks follows an outdated plan.
 struct Stale {
@@ -79,7 +72,7 @@ class ExactPulls {
   // The longest answer with up to `limit` of the due rows.
   std::size_t longest_answer(std::size_t limit, PulledBytes bytes) const {
     const std::size_t rows = std::min(limit, due_.size());
-    return kBesideRows + rows * sizeof(std::uint32_t) + size_of(due_, rows, bytes);
+    return wire::AnswerWriter::kBesideRows + rows * sizeof(std::uint32_t) + size_of(due_, rows, bytes);
   }
 
   // Writes the answer with those of the first `limit` due rows that are as they are wanted; the others lag from now on.
@@ -88,15 +81,11 @@ class ExactPulls {
   //
   // Returns the size of the message; 0 if there is nothing to tell. If a row is stale, that is all that changes.
   template <typename Read>
-  std::size_t answer(std::uint64_t sequence, const Stored& stored, std::size_t limit, PulledBytes bytes,
+  std::size_t answer(std::uint64_t sequence, const wire::Stored& stored, std::size_t limit, PulledBytes bytes,
                      const Read& read, std::uint8_t* message) {
     const std::size_t n = std::min(limit, due_.size());
-    wire::Writer writer(message);
-    write_stored(writer, sequence, stored);
-    std::uint8_t* const head_end = writer.at();
-    const std::size_t longest = size_of(due_, n, bytes);
-    const std::size_t all_rows_head = n > 0 ? wire::bytes_field_size(longest) - longest : 0;
-    std::uint8_t* const rows = head_end + all_rows_head;
+    wire::AnswerWriter writer(message, sequence, stored);
+    std::uint8_t* const rows = writer.rows_at(size_of(due_, n, bytes));
     std::uint8_t* rows_end = rows;
     std::vector<std::uint32_t>& found = last_found_;
     std::vector<std::uint32_t>& behind = last_behind_;
@@ -120,30 +109,13 @@ class ExactPulls {
     std::inplace_merge(lagging_.begin(), lagging_.begin() + middle, lagging_.end());
     if (found.empty() && !stored.any && !done()) return 0;
     if (!found.empty()) {
-      const auto size = static_cast<std::size_t>(rows_end - rows);
-      writer.bytes_field(6, size);
-      if (writer.at() != rows) std::memmove(writer.at(), rows, size);  // the head of fewer rows may be shorter
-      writer = wire::Writer(writer.at() + size);
-      if (found.front() != cursor_ || found.back() != cursor_ + found.size() - 1) {
-        writer.bytes_field(5, found.size() * sizeof(std::uint32_t));
-        writer.bytes(found.data(), found.size() * sizeof(std::uint32_t));
-      }
+      writer.rows(rows, rows_end);
+      if (found.front() != cursor_ || found.back() != cursor_ + found.size() - 1) writer.positions(found);
       cursor_ = found.back() + 1;
     }
-    if (done()) writer.varint_field(8, 1);
-    return static_cast<std::size_t>(writer.at() - message);
+    if (done()) writer.done();
+    return writer.size();
   }
-
-  // The fields that every answer begins with. They take less than `kBesideRows`.
-  static void write_stored(wire::Writer& writer, std::uint64_t sequence, const Stored& stored) {
-    writer.varint_field(1, sequence);
-    if (!stored.any) return;
-    writer.varint_field(2, 1);
-    if (stored.newly_stored) writer.varint_field(3, stored.newly_stored);
-    if (stored.already_known) writer.varint_field(4, stored.already_known);
-  }
-
-  static constexpr std::size_t kBesideRows = 64;
 
  private:
   std::size_t size_of(std::uint32_t position, PulledBytes bytes) const {

@@ -18,11 +18,12 @@
 #include <vector>
 
 #include "rows/exact_pulls.h"
-#include "rows/frame.h"
 #include "rows/frame_push.h"
 #include "rows/partial_gradients.h"
 #include "rows/row_table.h"
 #include "rows/waiting_rows.h"
+#include "wire/answer_writer.h"
+#include "wire/frame_reader.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -35,22 +36,22 @@ using StoredCounts = std::optional<std::tuple<std::uint64_t, std::uint64_t>>;  /
 // A frame and the message that its columns are parts of.
 struct HeldFrame {
   nb::bytes message;
-  Frame frame;
+  wire::FrameView frame;
 
   explicit HeldFrame(nb::bytes data)
       : message(std::move(data)),
-        frame(Frame::read(static_cast<const std::uint8_t*>(message.data()), message.size())) {}
+        frame(wire::FrameView::read({static_cast<const std::uint8_t*>(message.data()), message.size()})) {}
 };
 
 // A bytes object that is written to before anybody sees it, and cut to what was written.
-class Message {
+class PyBytes {
  public:
-  explicit Message(std::size_t longest) : object_(PyBytes_FromStringAndSize(nullptr, longest)) {
+  explicit PyBytes(std::size_t longest) : object_(PyBytes_FromStringAndSize(nullptr, longest)) {
     if (!object_) throw nb::python_error();
   }
-  Message(const Message&) = delete;
-  Message& operator=(const Message&) = delete;
-  ~Message() { Py_XDECREF(object_); }
+  PyBytes(const PyBytes&) = delete;
+  PyBytes& operator=(const PyBytes&) = delete;
+  ~PyBytes() { Py_XDECREF(object_); }
 
   std::uint8_t* data() const { return reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(object_)); }
 
@@ -68,7 +69,7 @@ class Message {
 // What has become of a frame.
 struct Applied {
   bool good = false;
-  Stored stored;
+  wire::Stored stored;
   Woken woken;
   nb::object pulls;   // ExactPulls, or None if all are answered
   nb::object answer;  // bytes, or None if there is nothing to tell yet
@@ -79,7 +80,7 @@ struct Applied {
   }
 };
 
-std::unique_ptr<ExactPulls> pulls_of(const Frame::Pulls& pulls, const TableFacts& facts) {
+std::unique_ptr<ExactPulls> pulls_of(const wire::FrameView::Pulls& pulls, const TableFacts& facts) {
   auto ids = pulls.ids.column<std::uint64_t>();
   auto wanted = pulls.versions.column<std::int64_t>();
   const bool good = are_numbers(pulls.ids, ids.size()) && are_numbers(pulls.versions, ids.size()) &&
@@ -93,7 +94,7 @@ PulledBytes pulled_bytes(const TableFacts& facts) {
 }
 
 // Does what a frame asks for; false if the frame is not what it should be. `message` has room for the longest answer.
-bool do_frame(const TableFacts& facts, const TablePlaces& places, const Frame& frame, std::size_t limit,
+bool do_frame(const TableFacts& facts, const TableParts& parts, const wire::FrameView& frame, std::size_t limit,
               Applied& applied, std::unique_ptr<ExactPulls>& pulls, std::uint8_t* message, std::size_t& size) {
   if (!frame.rows.present && !frame.gradients.present && !frame.pulls.present) return false;
   const RowPush rows(frame.rows, facts);
@@ -101,16 +102,15 @@ bool do_frame(const TableFacts& facts, const TablePlaces& places, const Frame& f
   if (!rows.good() || !gradients.good()) return false;
   if (frame.pulls.present && !(pulls = pulls_of(frame.pulls, facts))) return false;
   applied.stored.any = frame.rows.present || frame.gradients.present;
-  if (frame.rows.present && !rows.store(places, applied.stored, applied.woken)) return false;
-  if (frame.gradients.present && !gradients.store(places, applied.stored, applied.woken)) return false;
+  if (frame.rows.present && !rows.store(parts, applied.stored, applied.woken)) return false;
+  if (frame.gradients.present && !gradients.store(parts, applied.stored, applied.woken)) return false;
   if (pulls) {
-    const ExactReader read(places.rows, facts.initial);
+    const ExactReader read(parts.rows, facts.initial);
     size = pulls->answer(frame.sequence, applied.stored, limit, pulled_bytes(facts), read, message);
   } else {
-    wire::Writer writer(message);
-    ExactPulls::write_stored(writer, frame.sequence, applied.stored);
-    writer.varint_field(8, 1);
-    size = static_cast<std::size_t>(writer.at() - message);
+    wire::AnswerWriter writer(message, frame.sequence, applied.stored);
+    writer.done();
+    size = writer.size();
   }
   return true;
 }
@@ -122,7 +122,7 @@ Applied apply(const TableFacts& facts, const HeldFrame& held, RowTable& rows, Pa
           "the table has another width");
   const std::size_t pulled = std::min(limit, held.frame.pulls.ids.size / sizeof(std::uint64_t));
   const std::size_t row_bytes = facts.initial.width * sizeof(float);
-  Message message(ExactPulls::kBesideRows + pulled * (row_bytes + sizeof(std::uint32_t)));
+  PyBytes message(wire::AnswerWriter::kBesideRows + pulled * (row_bytes + sizeof(std::uint32_t)));
   Applied applied;
   std::unique_ptr<ExactPulls> pulls;
   std::size_t size = 0;
@@ -136,15 +136,15 @@ Applied apply(const TableFacts& facts, const HeldFrame& held, RowTable& rows, Pa
   return applied;
 }
 
-Stored stored_of(const StoredCounts& counts) {
-  return counts ? Stored{true, std::get<0>(*counts), std::get<1>(*counts)} : Stored{};
+wire::Stored stored_of(const StoredCounts& counts) {
+  return counts ? wire::Stored{true, std::get<0>(*counts), std::get<1>(*counts)} : wire::Stored{};
 }
 
 nb::object answer_from_table(const TableFacts& facts, ExactPulls& pulls, std::uint64_t sequence, const RowTable& rows,
                              std::size_t limit) {
   require(rows.width() == facts.initial.width, "the table has another width");
   const PulledBytes bytes = pulled_bytes(facts);
-  Message message(pulls.longest_answer(limit, bytes));
+  PyBytes message(pulls.longest_answer(limit, bytes));
   std::size_t size = 0;
   {
     const nb::gil_scoped_release release;
@@ -159,7 +159,7 @@ nb::object answer_from_rows(ExactPulls& pulls, std::uint64_t sequence, const Sto
   require(n == rows.shape(0) && n <= pulls.due().size(), "versions and rows are not those of pulls that are due");
   require(dimension <= rows.shape(1), "a row has more values than floats");
   const PulledBytes bytes{rows.shape(1) * sizeof(float), dimension * sizeof(float)};
-  Message message(pulls.longest_answer(n, bytes));
+  PyBytes message(pulls.longest_answer(n, bytes));
   std::size_t size = 0;
   {
     const nb::gil_scoped_release release;
@@ -232,7 +232,7 @@ TableFacts make_facts(std::size_t dimension, std::size_t width, std::uint64_t se
 }  // namespace
 
 void bind_exchange(nb::module_& m) {
-  nb::class_<HeldFrame>(m, "Frame")
+  nb::class_<HeldFrame>(m, "HeldFrame")
       .def(nb::init<nb::bytes>(), "message"_a)
       .def_prop_ro("sequence", [](const HeldFrame& held) { return held.frame.sequence; })
       .def_prop_ro("table",

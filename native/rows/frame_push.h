@@ -12,12 +12,13 @@
 
 #include "rows/checks.h"
 #include "rows/exact_pulls.h"
-#include "rows/frame.h"
 #include "rows/initial_rows.h"
 #include "rows/optimizers.h"
 #include "rows/partial_gradients.h"
 #include "rows/row_table.h"
 #include "rows/waiting_rows.h"
+#include "wire/answer_writer.h"
+#include "wire/frame_reader.h"
 
 namespace esd::rows {
 
@@ -46,8 +47,8 @@ struct TableFacts {
   ShardShare shard;
 };
 
-// Where the rows of a table are now.
-struct TablePlaces {
+// The state of a table in memory.
+struct TableParts {
   RowTable& rows;
   PartialGradients& partials;
   RowTable* pre_images;  // null: none are kept
@@ -59,7 +60,7 @@ using Woken = std::vector<WaitingRows::Ticket>;
 // The rows that a frame pushes. Both steps return false when a frame is not what it should be.
 class RowPush {
  public:
-  RowPush(const Frame::Rows& rows, const TableFacts& facts)
+  RowPush(const wire::FrameView::Rows& rows, const TableFacts& facts)
       : facts_(facts), ids_(rows.ids.column<std::uint64_t>()), versions_(rows.versions.column<std::int64_t>()) {
     good_ = are_numbers(rows.ids, ids_.size()) && are_numbers(rows.versions, ids_.size()) &&
             are_rows(rows.rows, ids_.size(), facts.initial.width) && distinct(ids_) && versions_between(versions_, 1) &&
@@ -70,32 +71,32 @@ class RowPush {
   bool good() const { return good_; }
 
   // Nothing is stored if a row would make pending gradients void.
-  bool store(const TablePlaces& places, Stored& stored, Woken& woken) const {
+  bool store(const TableParts& parts, wire::Stored& stored, Woken& woken) const {
     {
-      const std::lock_guard lock(places.partials.mutex());
-      if (places.partials.gradients() > 0 && !make_way(places)) return false;
+      const std::lock_guard lock(parts.partials.mutex());
+      if (parts.partials.gradients() > 0 && !make_way(parts)) return false;
     }
     const std::size_t row_bytes = facts_.initial.width * sizeof(float);
     for (std::size_t i = 0; i < ids_.size(); ++i) {
-      const bool is_new = places.rows.write_newer(ids_[i], versions_[i], rows_ + i * row_bytes, places.pre_images);
+      const bool is_new = parts.rows.write_newer(ids_[i], versions_[i], rows_ + i * row_bytes, parts.pre_images);
       ++(is_new ? stored.newly_stored : stored.already_known);
     }
-    for (std::size_t i = 0; i < ids_.size(); ++i) places.waiting.announce(ids_[i], versions_[i], woken);
+    for (std::size_t i = 0; i < ids_.size(); ++i) parts.waiting.announce(ids_[i], versions_[i], woken);
     return true;
   }
 
  private:
   // Discards what is pending for earlier lives; false if what is pending for a row would be void with it.
-  bool make_way(const TablePlaces& places) const {
+  bool make_way(const TableParts& parts) const {
     for (std::size_t i = 0; i < ids_.size(); ++i) {
-      const std::int64_t target = places.partials.split(ids_[i]).target;
-      if (target > 0 && target < at_birth(versions_[i])) places.partials.discard(ids_[i]);
+      const std::int64_t target = parts.partials.split(ids_[i]).target;
+      if (target > 0 && target < at_birth(versions_[i])) parts.partials.discard(ids_[i]);
     }
     for (std::size_t i = 0; i < ids_.size(); ++i) {
-      const std::int64_t target = places.partials.split(ids_[i]).target;
+      const std::int64_t target = parts.partials.split(ids_[i]).target;
       if (target == 0 || target > versions_[i]) continue;
       std::int64_t version = 0;
-      places.rows.versions(&ids_[i], 1, &version);
+      parts.rows.versions(&ids_[i], 1, &version);
       if (version < target) return false;
     }
     return true;
@@ -111,7 +112,7 @@ class RowPush {
 // The partial gradients that a frame pushes.
 class GradientPush {
  public:
-  GradientPush(const Frame::Gradients& block, const TableFacts& facts)
+  GradientPush(const wire::FrameView::Gradients& block, const TableFacts& facts)
       : facts_(facts),
         ids_(block.ids.column<std::uint64_t>()),
         targets_(block.targets.column<std::int64_t>()),
@@ -134,26 +135,26 @@ class GradientPush {
 
   // Keeps the gradients, and trains the rows whose last contribution is among them. Nothing is kept if one of them skips
   // a version or disagrees with those that are pending.
-  bool store(const TablePlaces& places, Stored& stored, Woken& woken) const {
-    const std::lock_guard lock(places.partials.mutex());
+  bool store(const TableParts& parts, wire::Stored& stored, Woken& woken) const {
+    const std::lock_guard lock(parts.partials.mutex());
     std::vector<Arrival> arrivals;
-    if (!classify(places, arrivals)) return false;
+    if (!classify(parts, arrivals)) return false;
     std::vector<float> gradient(facts_.initial.dimension);
     const std::size_t gradient_bytes = gradient.size() * sizeof(float);
-    const RowTrainer trainer(facts_, places);
+    const RowTrainer trainer(facts_, parts);
     for (std::size_t i = 0; i < ids_.size(); ++i) {
       ++(arrivals[i] == Arrival::kRepeated ? stored.already_known : stored.newly_stored);
       if (arrivals[i] == Arrival::kRepeated) continue;
       if (gradient_bytes > 0) std::memcpy(gradient.data(), gradients_ + i * gradient_bytes, gradient_bytes);
       if (arrivals[i] == Arrival::kWaits) {
-        places.partials.add(ids_[i], split(i), worker_, gradient.data());
+        parts.partials.add(ids_[i], split(i), worker_, gradient.data());
       } else {
         trainer.train(ids_[i], split(i), rates_[i], worker_, gradient.data());
       }
     }
     for (std::size_t i = 0; i < ids_.size(); ++i) {
-      const bool made = arrivals[i] != Arrival::kWaits && places.partials.split(ids_[i]).target == 0;
-      if (made) places.waiting.announce(ids_[i], targets_[i], woken);
+      const bool made = arrivals[i] != Arrival::kWaits && parts.partials.split(ids_[i]).target == 0;
+      if (made) parts.waiting.announce(ids_[i], targets_[i], woken);
     }
     return true;
   }
@@ -162,27 +163,27 @@ class GradientPush {
   // Sums gradients, takes the optimizer's step and stores the row.
   class RowTrainer {
    public:
-    RowTrainer(const TableFacts& facts, const TablePlaces& places)
-        : facts_(facts), places_(places), row_(facts.initial.width), sum_(facts.initial.dimension) {}
+    RowTrainer(const TableFacts& facts, const TableParts& parts)
+        : facts_(facts), parts_(parts), row_(facts.initial.width), sum_(facts.initial.dimension) {}
 
     void train(std::uint64_t id, const PartialGradients::Split& split, float rate, unsigned worker,
                const float* gradient) const {
       const std::int64_t birth = at_birth(split.target - 1);
       bool trained = false;
-      places_.rows.look_up(id, [&](std::int64_t version, const std::byte* floats) {
+      parts_.rows.look_up(id, [&](std::int64_t version, const std::byte* floats) {
         trained = version > birth;
         if (trained) std::memcpy(row_.data(), floats, row_.size() * sizeof(float));
       });
       if (!trained) fill_initial(facts_.initial, id, row_.data());
-      places_.partials.sum(id, worker, gradient, sum_.data());
+      parts_.partials.sum(id, worker, gradient, sum_.data());
       facts_.optimizer.step(row_.data(), sum_.data(), split.step, rate, sum_.size());
-      places_.rows.write_newer(id, split.target, row_.data(), places_.pre_images);
-      places_.partials.discard(id);
+      parts_.rows.write_newer(id, split.target, row_.data(), parts_.pre_images);
+      parts_.partials.discard(id);
     }
 
    private:
     const TableFacts& facts_;
-    const TablePlaces& places_;
+    const TableParts& parts_;
     mutable std::vector<float> row_;
     mutable std::vector<float> sum_;
   };
@@ -190,19 +191,19 @@ class GradientPush {
   PartialGradients::Split split(std::size_t i) const { return {targets_[i], contributors_[i], steps_[i]}; }
 
   // What each gradient means, after what is pending for earlier lives, or for versions that are made, is discarded.
-  bool classify(const TablePlaces& places, std::vector<Arrival>& arrivals) const {
+  bool classify(const TableParts& parts, std::vector<Arrival>& arrivals) const {
     const std::size_t n = ids_.size();
     std::vector<std::int64_t> versions(n);
-    places.rows.versions(ids_.data(), n, versions.data());
+    parts.rows.versions(ids_.data(), n, versions.data());
     arrivals.resize(n);
     for (std::size_t i = 0; i < n; ++i) {
-      const std::int64_t pending = places.partials.split(ids_[i]).target;
-      if (pending > 0 && (pending < at_birth(targets_[i]) || pending <= versions[i])) places.partials.discard(ids_[i]);
+      const std::int64_t pending = parts.partials.split(ids_[i]).target;
+      if (pending > 0 && (pending < at_birth(targets_[i]) || pending <= versions[i])) parts.partials.discard(ids_[i]);
     }
     for (std::size_t i = 0; i < n; ++i) {
       const std::int64_t birth = at_birth(targets_[i]);
       if (targets_[i] > std::max(versions[i], birth) + 1) return false;
-      arrivals[i] = places.partials.inspect(ids_[i], split(i), worker_);
+      arrivals[i] = parts.partials.inspect(ids_[i], split(i), worker_);
       if (targets_[i] <= versions[i]) arrivals[i] = Arrival::kRepeated;
       if (arrivals[i] == Arrival::kConflict) return false;
     }

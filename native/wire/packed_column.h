@@ -14,19 +14,9 @@
 #include <string>
 #include <type_traits>
 
-namespace esd {
+#include "wire/protobuf.h"
 
-inline std::size_t varint_size(std::uint64_t value) {
-  std::size_t size = 1;
-  for (; value >= 0x80; value >>= 7) ++size;
-  return size;
-}
-
-inline std::uint8_t* write_varint(std::uint8_t* out, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) *out++ = static_cast<std::uint8_t>(value | 0x80);
-  *out++ = static_cast<std::uint8_t>(value);
-  return out;
-}
+namespace esd::wire {
 
 // A column that is about to be packed: measured first, since a message says how long its fields are.
 template <typename T>
@@ -168,4 +158,4 @@ class UnpackedColumn {
   unsigned bits_ = 0;
 };
 
-}  // namespace esd
+}  // namespace esd::wire

@@ -6,18 +6,17 @@
 
 #include "engine/memory/column.h"
 #include "wire/packed_column.h"
+#include "wire/protobuf.h"
 
-namespace esd {
+namespace esd::wire {
 namespace {
-
-constexpr unsigned kVarint = 0, kBytes = 2;  // wire types of protobuf
 
 // Writes the fields of one message.
 class Message {
  public:
   void number(unsigned field, std::uint64_t value) {
     if (value == 0) return;
-    head(field, kVarint);
+    head(field, WireType::kVarint);
     varint(value);
   }
 
@@ -25,13 +24,13 @@ class Message {
   void column(unsigned field, const T* values, std::size_t count) {
     if (count == 0) return;
     const PackedColumn<T> packed(values, count);
-    head(field, kBytes);
+    head(field, WireType::kBytes);
     varint(packed.bytes());
     packed.append_to(bytes_);
   }
 
   void message(unsigned field, const Message& part) {
-    head(field, kBytes);
+    head(field, WireType::kBytes);
     varint(part.bytes_.size());
     bytes_ += part.bytes_;
   }
@@ -41,7 +40,7 @@ class Message {
   void picked(unsigned field, const T* table, std::size_t width, const std::uint32_t* rows, std::size_t count) {
     const std::size_t row_bytes = width * sizeof(T);
     if (table == nullptr || count * row_bytes == 0) return;
-    head(field, kBytes);
+    head(field, WireType::kBytes);
     varint(count * row_bytes);
     for (std::size_t i = 0; i < count; ++i) {
       bytes_.append(reinterpret_cast<const char*>(table + rows[i] * width), row_bytes);
@@ -51,7 +50,7 @@ class Message {
   std::string take() { return std::move(bytes_); }
 
  private:
-  void head(unsigned field, unsigned type) { varint(field << 3 | type); }
+  void head(unsigned field, WireType type) { varint(field << 3 | static_cast<unsigned>(type)); }
 
   void varint(std::uint64_t value) {
     std::uint8_t buffer[10];
@@ -222,4 +221,4 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   return response.take();
 }
 
-}  // namespace esd
+}  // namespace esd::wire

@@ -7,7 +7,7 @@
 
 #include "engine/plan/plan.h"
 
-namespace esd {
+namespace esd::wire {
 
 // What a plan says besides the engine's columns.
 struct PlanContext {
@@ -27,4 +27,4 @@ struct PlanContext {
 std::string plan_message(const IterationPlans& plans, const Arena& arena, std::size_t worker,
                          const PlanContext& context);
 
-}  // namespace esd
+}  // namespace esd::wire

@@ -1,4 +1,4 @@
-// Protobuf's wire format, as far as the exchange, plans and reports need it: varints, and fields of bytes.
+// Protobuf's wire format, as far as plans, frames and reports need it: varints, and fields of bytes.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,13 @@ inline std::size_t varint_size(std::uint64_t value) {
   return size;
 }
 
+// Returns the address that follows the varint.
+inline std::uint8_t* write_varint(std::uint8_t* out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) *out++ = static_cast<std::uint8_t>(value | 0x80);
+  *out++ = static_cast<std::uint8_t>(value);
+  return out;
+}
+
 // All fields of the exchange have numbers below 16, whose tags are one byte.
 inline std::size_t varint_field_size(std::uint64_t value) { return 1 + varint_size(value); }
 inline std::size_t bytes_field_size(std::size_t size) { return 1 + varint_size(size) + size; }
@@ -29,13 +36,13 @@ class Writer {
 
   void varint_field(std::uint32_t number, std::uint64_t value) {
     tag(number, WireType::kVarint);
-    varint(value);
+    at_ = write_varint(at_, value);
   }
 
   // The head of a field of `size` bytes, which the caller writes.
   void bytes_field(std::uint32_t number, std::size_t size) {
     tag(number, WireType::kBytes);
-    varint(size);
+    at_ = write_varint(at_, size);
   }
 
   void bytes(const void* data, std::size_t size) {
@@ -46,11 +53,6 @@ class Writer {
  private:
   void tag(std::uint32_t number, WireType type) {
     *at_++ = static_cast<std::uint8_t>(number << 3 | static_cast<std::uint32_t>(type));
-  }
-
-  void varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) *at_++ = static_cast<std::uint8_t>(value | 0x80);
-    *at_++ = static_cast<std::uint8_t>(value);
   }
 
   std::uint8_t* at_;

@@ -106,7 +106,7 @@ class Table:
         self._shard.check(ids)
         self.history.check_epoch(epoch)
 
-    def apply_at_once(self, frame: native.Frame, waiting: native.WaitingRows, limit: int) -> native.Applied | None:
+    def apply_at_once(self, frame: native.HeldFrame, waiting: native.WaitingRows, limit: int) -> native.Applied | None:
         """Applies a frame in one native call that never waits.
 
         The effect is the same as of `push_rows`, `push_gradients` and `check_pull`, with the first answer encoded.

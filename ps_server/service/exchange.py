@@ -18,7 +18,7 @@ from typing import Any
 
 import grpc
 
-from esd.native.rows import ExactPulls, Frame
+from esd.native.rows import ExactPulls, HeldFrame
 from esd.protos import ps_pb2
 from esd.ps_server.core.table import Pushed, Table
 from esd.ps_server.core.tables import Tables
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-Content = Frame | ps_pb2.ExchangeRequest
+Content = HeldFrame | ps_pb2.ExchangeRequest
 """A frame as decoded by the native reader, or by protobuf if the native reader does not know its form."""
 
 # Looked up once, because finding a metric by its labels takes longer than changing it.
@@ -202,7 +202,7 @@ class _Stream:
 
     def _apply_at_once(self, frame: _Frame, content: Content, table: Table) -> _Answer | None:
         """Applies a frame without leaving the event loop; None if it must be applied in a thread."""
-        if not isinstance(content, Frame) or self._exchange.threads.refuses:
+        if not isinstance(content, HeldFrame) or self._exchange.threads.refuses:
             return None
         waiting = self._exchange.waiting[table.spec.name]
         started = time.perf_counter()
@@ -319,6 +319,6 @@ class _Stream:
 def _read(data: bytes) -> Content:
     """Decodes a frame. Raises InvalidArgument if the bytes are not one."""
     try:
-        return Frame(data)
+        return HeldFrame(data)
     except ValueError:
         return parse_frame(data)

@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.native.rows import Applied, ExactPulls, Frame, FrameTable, PartialGradients, RowTable, WaitingRows
+from esd.native.rows import Applied, ExactPulls, FrameTable, HeldFrame, PartialGradients, RowTable, WaitingRows
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import Splits, TableStore
 from esd.ps_server.stores.row_streams import first_of_each, scan
@@ -214,7 +214,7 @@ class MemoryFrames:
             shard.count,
         )
 
-    def apply(self, frame: Frame, waiting: WaitingRows, limit: int) -> Applied | None:
+    def apply(self, frame: HeldFrame, waiting: WaitingRows, limit: int) -> Applied | None:
         if not self._rows.changing.acquire(blocking=False):
             return None
         try:

@@ -13,7 +13,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from esd.native import frames as native
+from esd.native import wire as native
 from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.errors import Internal
 from esd.services.domain.frames import Parcel, Pulls
@@ -78,7 +78,7 @@ def encode_parcel(
         iteration: for which another worker gets the rows; 0: the frame is for a parameter server.
     """
     rows, gradients, pulls = parcel.rows, parcel.gradients, parcel.pulls
-    data, pushes_at, pulls_at = native.encode(
+    data, pushes_at, pulls_at = native.write_frame(
         sequence,
         spec.name,
         epoch,
@@ -122,7 +122,7 @@ class Answer:
         self.refusal: common_pb2.Refusal | None = None
         self.credit: Credit | None = None
         try:
-            self.said = native.Answer(message)
+            self.said = native.AnswerParts(message)
             if self.said.refused or self.said.credit:  # few are, and native code reads no further than that
                 parsed = ps_pb2.ExchangeResponse.FromString(message)
                 self.refusal = parsed.refusal if self.said.refused else None
@@ -174,7 +174,7 @@ class Arrivals:
             Internal: they are not whole, not asked for, or come a second time.
         """
         try:
-            count, self._cursor = answer.said.place(
+            count, self._cursor = answer.said.scatter(
                 answer.message,
                 self._rows,
                 self._places,

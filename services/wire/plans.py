@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.native.plans import pack, place, read_plans, unpack_int64, unpack_uint32, unpack_uint64
+from esd.native.wire import pack, place, read_plans, unpack_int64, unpack_uint32, unpack_uint64
 from esd.protos import dispatcher_pb2
 from esd.services.domain.claimants import check_claimant
 from esd.services.domain.errors import InvalidArgument

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from esd.native.reports import read_iterations
+from esd.native.wire import read_iterations
 from esd.services.domain.reports import (
     LEAST_BANDWIDTH,
     MOST_BANDWIDTH,

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from esd.native.plans import Misfit, SlotBook
+from esd.native.cache_book import Misfit, SlotBook
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
 
 if TYPE_CHECKING:  # the shapes of columns exist in the kernel's stub only
-    from esd.native.plans import Gradients, Rows
+    from esd.native.cache_book import Gradients, Rows
 
 
 class CacheBook:

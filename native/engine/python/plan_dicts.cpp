@@ -103,19 +103,20 @@ nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, 
     throw std::invalid_argument("lengths has " + std::to_string(lengths->shape(1)) + " columns, the batch has " +
                                 std::to_string(plans_.fields) + " fields");
   }
-  const PlanContext context{epoch,
-                            samples,
-                            dense.data(),
-                            dense.shape(1),
-                            labels.data(),
-                            labels.shape(1),
-                            lengths ? lengths->data() : nullptr,
-                            weights ? weights->data() : nullptr,
-                            groups ? groups->data() : nullptr};
+  const wire::PlanContext context{epoch,
+                                  samples,
+                                  dense.data(),
+                                  dense.shape(1),
+                                  labels.data(),
+                                  labels.shape(1),
+                                  lengths ? lengths->data() : nullptr,
+                                  weights ? weights->data() : nullptr,
+                                  groups ? groups->data() : nullptr};
   std::vector<std::string> encoded;
   {
     const nb::gil_scoped_release released;
-    for (std::size_t j = 0; j < size(); ++j) encoded.push_back(plan_message(plans_, columns_.arena(), j, context));
+    for (std::size_t j = 0; j < size(); ++j)
+      encoded.push_back(wire::plan_message(plans_, columns_.arena(), j, context));
   }
   nb::list messages;
   for (const std::string& message : encoded) messages.append(nb::bytes(message.data(), message.size()));

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from esd.dispatcher.core.planner import Planner
-from esd.native import plans
+from esd.native import wire
 from esd.native.engine import Engine
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.jobs import RowLimitPolicy
@@ -22,9 +22,9 @@ from tests.support.plan_messages import message_of, pack
 from tests.support.simple_clients import job_with
 
 UNPACK: dict[Any, Callable[..., NDArray[Any]]] = {
-    np.uint64: plans.unpack_uint64,
-    np.uint32: plans.unpack_uint32,
-    np.int64: plans.unpack_int64,
+    np.uint64: wire.unpack_uint64,
+    np.uint32: wire.unpack_uint32,
+    np.int64: wire.unpack_int64,
 }
 RANGES = {np.uint64: (0, 2**64 - 1), np.uint32: (0, 2**32 - 1), np.int64: (-(2**63), 2**63 - 1)}
 
@@ -35,7 +35,7 @@ def test_a_column_survives_in_its_fewest_bits(data: st.DataObject, dtype: Any) -
     center, spread = data.draw(st.integers(least, most)), data.draw(st.sampled_from([0, 1, 200, 2**17, 2**64]))
     elements = st.integers(max(least, center - spread), min(most, center + spread))
     column = np.array(data.draw(st.lists(elements, max_size=40)), dtype)
-    packed = plans.pack(column)
+    packed = wire.pack(column)
     assert packed == pack(column)
     again = UNPACK[dtype](packed, len(column))
     assert again.dtype == dtype
@@ -54,7 +54,7 @@ def test_any_bytes_are_a_column_or_refused(data: bytes) -> None:
 
 def test_a_column_of_another_type_is_no_column() -> None:
     with pytest.raises(TypeError):
-        plans.pack(np.zeros(2, np.float32))
+        wire.pack(np.zeros(2, np.float32))
 
 
 @pytest.mark.parametrize("mechanism", ["random", "laia", "esd", "joint", "hash"])

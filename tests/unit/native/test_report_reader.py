@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esd.native.reports import count_scores
+from esd.native.scores import count_scores
 from esd.protos import dispatcher_pb2 as pb
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.reports import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 
-from esd.native.rows import ExactPulls, Frame, WaitingRows
+from esd.native.rows import ExactPulls, HeldFrame, WaitingRows
 from esd.protos import ps_pb2
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.table import Table
@@ -155,7 +155,7 @@ def test_a_frame_does_what_its_parts_do_one_by_one(kind: OptimizerKind) -> None:
             taken += 1
         waiting = WaitingRows()
         tickets = expect_everything(waiting, reference.announced if good else [])
-        applied = table.apply_at_once(Frame(request.SerializeToString()), waiting, LIMIT)
+        applied = table.apply_at_once(HeldFrame(request.SerializeToString()), waiting, LIMIT)
         assert applied is not None
         assert applied.good == good, request
         assert as_dict(table._store.rows) == as_dict(reference.table._store.rows)
@@ -225,7 +225,7 @@ def test_what_is_decoded_is_what_protobuf_decodes() -> None:
             else:
                 data[at:at] = rng.bytes(int(rng.integers(1, 12)))
         try:
-            frame = Frame(bytes(data))
+            frame = HeldFrame(bytes(data))
         except ValueError:
             continue
         decoded += 1
@@ -238,10 +238,10 @@ def test_what_is_decoded_is_what_protobuf_decodes() -> None:
 
 def test_only_bytes_that_a_client_writes_are_decoded() -> None:
     frame = ps_pb2.ExchangeRequest(sequence=1, table="t").SerializeToString()
-    assert Frame(frame).table == "t"
+    assert HeldFrame(frame).table == "t"
     for data in (frame + frame, frame + b"\x78\x01", frame + b"\x12\x02\xc3\xa9", frame[:-1], b"\x08"):
-        with pytest.raises(ValueError, match=r"these bytes are no (frame|message)"):
-            Frame(data)
+        with pytest.raises(ValueError, match=r"these bytes are no message|a message of unusual form"):
+            HeldFrame(data)
     with pytest.raises(DecodeError):
         ps_pb2.ExchangeRequest.FromString(frame[:-1])
 

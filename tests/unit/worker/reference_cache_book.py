@@ -1,4 +1,4 @@
-"""The cache book in plain numpy: the specification of the native one (native/plans/cache_book.h)."""
+"""The cache book in plain numpy: the specification of the native one (native/cache_book/cache_book.h)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace esd::plans {
+namespace esd::cache_book {
 
 enum class SlotState : std::uint8_t {
   kEmpty,
@@ -121,4 +121,4 @@ class CacheBook {
   std::vector<Change> changed_;
 };
 
-}  // namespace esd::plans
+}  // namespace esd::cache_book

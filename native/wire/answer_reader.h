@@ -1,4 +1,5 @@
-// An answer to a frame, ExchangeResponse in protos/ps.proto: where its parts are, and its rows put where they belong.
+// The reader of an answer to a frame, ExchangeResponse in protos/ps.proto: where its parts are, and its rows, scattered to
+// their places. answer_writer.h is the other side.
 #pragma once
 
 #include <cstddef>
@@ -8,30 +9,27 @@
 
 #include "wire/protobuf.h"
 
-namespace esd::frames {
+namespace esd::wire {
 
-using wire::Reader;
-using wire::WireType;
-
-// A part of a message.
-struct Span {
+// A part of a message, by its offset: the message may move.
+struct Part {
   std::size_t offset = 0;
   std::size_t size = 0;
 };
 
-struct Answer {
+struct AnswerParts {
   std::uint64_t sequence = 0;
   bool stored = false;
   std::uint64_t newly_stored = 0;
   std::uint64_t already_known = 0;
-  Span positions;
-  Span rows;
+  Part positions;
+  Part rows;
   bool refused = false;
   bool done = false;
   bool credit = false;
 
-  static Answer read(const std::uint8_t* message, std::size_t size) {
-    Answer answer;
+  static AnswerParts read(const std::uint8_t* message, std::size_t size) {
+    AnswerParts answer;
     for (Reader reader(message, size); !reader.done();) {
       const Reader::Field field = reader.next();
       const bool is_bytes = field.type == WireType::kBytes;
@@ -48,27 +46,27 @@ struct Answer {
         case 7: answer.refused = true; break;
         case 8: answer.done = field.value != 0; break;
         case 9: answer.credit = true; break;
-        default: break;  // of a newer server
+        default: break;  // a newer server may have more to say
       }
     }
     return answer;
   }
 };
 
-// The rows that one frame asks for, on their way to their places.
-struct Arrivals {
+// The places of the rows that one frame asks for.
+struct AnsweredRows {
   float* rows;  // [.., width]
   std::size_t width;
   std::size_t dimension;       // floats of a row that comes without its optimizer state
   const std::int64_t* places;  // [n]: the row of `rows` for each row that is asked for
   bool* arrived;               // [n]
   std::size_t n;
-  std::size_t stateless;  // how many, the last ones, come without their optimizer state
-  std::size_t cursor;     // behind the row that came last
+  std::size_t stateless;  // number of rows at the end that come without their optimizer state
+  std::size_t cursor;     // index after the row that came last
 
-  // Puts the rows of a message in their places and returns how many they are. A message whose rows are not whole ones,
-  // or not those that are asked for, or come a second time raises std::invalid_argument.
-  std::size_t take(const std::uint8_t* message, const Answer& answer) {
+  // Copies the rows of a message to their places and returns their number. Throws std::invalid_argument if a row is not
+  // whole, was not asked for, or comes a second time.
+  std::size_t scatter(const std::uint8_t* message, const AnswerParts& answer) {
     const std::size_t positions_listed = answer.positions.size / sizeof(std::uint32_t);
     const std::uint8_t* positions = message + answer.positions.offset;
     const std::uint8_t* row = message + answer.rows.offset;
@@ -100,4 +98,4 @@ struct Arrivals {
   }
 };
 
-}  // namespace esd::frames
+}  // namespace esd::wire

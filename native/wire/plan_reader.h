@@ -1,6 +1,5 @@
-// The plans in a message of the dispatcher (protos/dispatcher.proto, AttendResponse), read into columns.
-//
-// Only what is as it should be is read here. Anything else is left to whoever can say what is wrong with it.
+// The plans in a message of the dispatcher (protos/dispatcher.proto, AttendResponse), read into columns. plan_writer.h is
+// the other side.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +7,11 @@
 #include <string>
 #include <vector>
 
-namespace esd::plans {
+#include "wire/fields.h"
 
-// The most that a plan may say: features of a sample, ids of one feature, ids of all samples, workers of a job.
+namespace esd::wire {
+
+// Upper bounds on a plan: features of a sample, ids of one feature, ids of all samples, workers of a job.
 struct PlanLimits {
   std::uint64_t features, length, ids, workers;
 };
@@ -48,12 +49,12 @@ struct ReadPlan {
   bool has_lengths = false, has_weights = false, has_groups = false;
 };
 
-struct ReadMessage {
+struct ReadPlans {
   std::vector<ReadPlan> plans;
-  std::string rest;  // the message without them
+  std::string rest;  // the message without its plans
 };
 
-// Throws std::invalid_argument for anything unusual.
-ReadMessage read_message(const std::uint8_t* data, std::size_t size, const PlanLimits& limits);
+// Throws std::invalid_argument for a message of unusual form.
+ReadPlans read_plans(Bytes message, const PlanLimits& limits);
 
-}  // namespace esd::plans
+}  // namespace esd::wire

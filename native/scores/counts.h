@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace esd::reports {
+namespace esd::scores {
 
 // One label of some samples, and the bins of their scores; `stride` values lie from one sample to the next.
 struct Scores {
@@ -26,4 +26,4 @@ inline void count(const Scores& scores, std::int64_t by, std::int64_t* counts, b
   }
 }
 
-}  // namespace esd::reports
+}  // namespace esd::scores

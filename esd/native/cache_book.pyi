@@ -1,11 +1,6 @@
-"""Plans on the worker, native.
-
-Columns of integers travel packed: each value in as many bits as the widest needs above the least one
-(protos/dispatcher.proto, Transfers).
-"""
+"""The book of a worker's cache, native."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,61 +10,6 @@ Rows = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64]]
 
 # The same, and contributors uint64 [r].
 Gradients = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint64]]
-
-def pack(values: NDArray[Any]) -> bytes:
-    """Packs a column: uint64, uint32 or int64 [r], C-contiguous. Raises TypeError for any other."""
-
-def unpack_uint64(data: bytes, count: int | None = None) -> NDArray[np.uint64]:
-    """Reads a packed column.
-
-    Args:
-        data: its bytes.
-        count: how many values there must be; None: as many as it says, at most eight for each byte.
-
-    Returns:
-        uint64 [r].
-
-    Raises:
-        ValueError: another number of values, or bytes that are no packed column; the text goes on after the name of
-            the column.
-    """
-
-def unpack_uint32(data: bytes, count: int | None = None) -> NDArray[np.uint32]:
-    """Does the same for values of 32 bits. Raises ValueError for wider ones, too."""
-
-def unpack_int64(data: bytes, count: int | None = None) -> NDArray[np.int64]:
-    """Does the same for signed values."""
-
-def read_plans(
-    data: bytes, features: int, length: int, ids: int, workers: int
-) -> tuple[list[dict[str, Any]], bytes] | None:
-    """Reads the plans of iterations in a message (protos/dispatcher.proto, AttendResponse).
-
-    Args:
-        data: the message.
-        features: the most that a sample may have.
-        length: the most ids that a sample may have of one of them.
-        ids: the most that all samples of a plan may have.
-        workers: the most that a job may have.
-
-    Returns:
-        Of each plan the fields of esd.services.domain.plans.IterationPlan by name, without those that are None by
-        default; rows to move as (ids, slots, versions, early), gradients as (rows, contributors, steps), direct rows as
-        (places, peers), and None for any of these that has no entries. Then the message without the plans. None alone
-        if a plan, or the message, is not entirely as it should be.
-    """
-
-def place(places: NDArray[np.uint32], trained: Rows, others: Rows) -> Rows:
-    """Puts rows together that their plan trains, too, and others.
-
-    Args:
-        places: uint32 [r], C-contiguous: the place of each row among `trained`, u rows; u for the next of `others`.
-        trained: rows by place.
-        others: the rows that are not among them, in order.
-
-    Raises:
-        ValueError: a place is above u, or `others` are more or fewer; the text goes on after the name of the column.
-    """
 
 class Misfit(ValueError):
     """A plan does not fit the cache; the text says which row, and what is in its slot."""

@@ -1,5 +1,5 @@
-// A frame of the exchange, ExchangeRequest in protos/ps.proto, or DeliverRequest in protos/worker.proto, whose rows are
-// gathered where they lie.
+// The writer of a frame, ExchangeRequest in protos/ps.proto or DeliverRequest in protos/worker.proto: it gathers rows and
+// gradients from the table in which they lie. frame_reader.h is the other side.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,10 @@
 
 #include "wire/protobuf.h"
 
-namespace esd::frames {
-
-using wire::bytes_field_size;
-using wire::varint_field_size;
-using wire::Writer;
+namespace esd::wire {
 
 // The first `width` floats of rows of a table: row i of the frame is row slots[i] of the table, or row i.
-struct Values {
+struct GatheredFloats {
   const float* table;
   std::size_t stride;  // floats from row to row
   std::size_t width;
@@ -32,37 +28,37 @@ struct Values {
   }
 };
 
-struct Rows {
+struct RowsToPush {
   std::size_t n;
   const std::uint64_t* ids;
   const std::int64_t* versions;
-  Values values;
+  GatheredFloats floats;
 
-  std::size_t size() const { return 2 * bytes_field_size(8 * n) + bytes_field_size(n * values.width * sizeof(float)); }
+  std::size_t size() const { return 2 * bytes_field_size(8 * n) + bytes_field_size(n * floats.width * sizeof(float)); }
 
   void write(Writer& writer) const {
     writer.bytes_field(1, 8 * n);
     writer.bytes(ids, 8 * n);
     writer.bytes_field(2, 8 * n);
     writer.bytes(versions, 8 * n);
-    writer.bytes_field(3, n * values.width * sizeof(float));
-    values.write(writer, n);
+    writer.bytes_field(3, n * floats.width * sizeof(float));
+    floats.write(writer, n);
   }
 };
 
-struct Gradients {
+struct GradientsToPush {
   std::size_t n;
   const std::uint64_t* ids;
   const std::int64_t* targets;
   const std::uint64_t* contributors;
   const std::uint32_t* steps;
   const float* rates;
-  Values values;
+  GatheredFloats floats;
   unsigned worker;
 
   std::size_t size() const {
     return 3 * bytes_field_size(8 * n) + 2 * bytes_field_size(4 * n) +
-           bytes_field_size(n * values.width * sizeof(float)) + varint_field_size(worker);
+           bytes_field_size(n * floats.width * sizeof(float)) + varint_field_size(worker);
   }
 
   void write(Writer& writer) const {
@@ -73,19 +69,19 @@ struct Gradients {
     }
     writer.bytes_field(4, 4 * n);
     writer.bytes(steps, 4 * n);
-    writer.bytes_field(5, n * values.width * sizeof(float));
-    values.write(writer, n);
+    writer.bytes_field(5, n * floats.width * sizeof(float));
+    floats.write(writer, n);
     writer.varint_field(6, worker);
     writer.bytes_field(7, 4 * n);
     writer.bytes(rates, 4 * n);
   }
 };
 
-struct Pulls {
+struct RowsToPull {
   std::size_t n;
   const std::uint64_t* ids;
   const std::int64_t* versions;
-  std::size_t stateless;  // how many, the last ones, are wanted without their optimizer state
+  std::size_t stateless;  // number of rows at the end that come without their optimizer state
 
   std::size_t size() const { return 2 * bytes_field_size(8 * n) + (stateless ? varint_field_size(stateless) : 0); }
 
@@ -98,18 +94,18 @@ struct Pulls {
   }
 };
 
-// The parts follow each other: head, what is pushed, what is pulled. A part that is empty is left out.
-struct Frame {
+// The parts follow each other: head, pushes, pulls. An empty part is left out.
+struct FrameWriter {
   std::uint64_t sequence;
   std::string_view table;
   std::uint64_t epoch;
   std::uint32_t wait_ms;
-  std::uint64_t iteration;  // of rows for another worker; 0: the frame is for a parameter server
-  Rows rows;
-  Gradients gradients;
-  Pulls pulls;
+  std::uint64_t iteration;  // that trains the rows at another worker; 0 in a frame for a parameter server
+  RowsToPush rows;
+  GradientsToPush gradients;
+  RowsToPull pulls;
 
-  // Pulls wait for their versions, gradients for the version that theirs comes behind; each part is also sent alone.
+  // A pull may wait for its version, and a gradient for the version before its own. Each part is also sent alone.
   bool may_wait() const { return pulls.n || gradients.n; }
 
   std::size_t head_size() const {
@@ -144,4 +140,4 @@ struct Frame {
   }
 };
 
-}  // namespace esd::frames
+}  // namespace esd::wire

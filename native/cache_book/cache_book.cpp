@@ -1,9 +1,9 @@
-#include "plans/cache_book.h"
+#include "cache_book/cache_book.h"
 
 #include <cinttypes>
 #include <cstdio>
 
-namespace esd::plans {
+namespace esd::cache_book {
 namespace {
 
 const char* name_of(SlotState state) {
@@ -285,4 +285,4 @@ std::string CacheBook::holding(std::size_t table, std::uint32_t slot) const {
          name_of(held.state);
 }
 
-}  // namespace esd::plans
+}  // namespace esd::cache_book
