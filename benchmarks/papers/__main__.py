@@ -37,13 +37,16 @@ _TIMED = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the experiments and writes JSON, Markdown and plots."""
+    """Runs the experiments and writes pages, plots and the measured values."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.papers", description=__doc__)
     parser.add_argument("--papers", nargs="+", default=list(SIMULATED), choices=SIMULATED)
     parser.add_argument("--seeds", type=int, default=1, help="of random choices; --live: of ESD Fig. 4a")
-    parser.add_argument("--out", type=Path, default=Path("docs/papers"))
+    parser.add_argument("--out", type=Path, default=Path("docs/papers"), help="folder of the pages and plots")
     parser.add_argument(
-        "--live", action="store_true", help="times on real services; runs that OUT/live-runs.json has are not repeated"
+        "--results", type=Path, default=Path("benchmarks/results/papers"), help="folder of the measured values, JSON"
+    )
+    parser.add_argument(
+        "--live", action="store_true", help="times on real services; runs in RESULTS/live-runs.json are not repeated"
     )
     simulated = parser.add_argument_group("without --live")
     simulated.add_argument("--data", nargs="+", default=DATA, help="flights, synthetic:..., criteo:PATH, ...")
@@ -64,25 +67,24 @@ def _simulated(given: argparse.Namespace, command: str) -> None:
     above = [f"Written by `{command}`. Workloads:", "", *workloads, "", _COUNTED]
     for paper in given.papers:
         page = report.Page(paper, f"Figures of the {paper.upper()} paper, simulated", above)
-        report.write(page, list(_measured(SIMULATED[paper](runs))), given.out)
+        report.write(page, list(_measured(SIMULATED[paper](runs))), given.out, given.results)
 
 
 def _live(given: argparse.Namespace, command: str) -> None:
     from benchmarks.papers import live  # noqa: PLC0415 - torch takes seconds to import
 
-    runs = live.LiveRuns(given.out / "live-runs.json", given.seeds, lambda run: print(run, file=sys.stderr))
+    runs = live.LiveRuns(given.results / "live-runs.json", given.seeds, lambda run: print(run, file=sys.stderr))
     for paper in given.papers:
         figures = list(_measured(live.FIGURES[paper](runs)))
         least, most = runs.loads
         machine = f"{os.cpu_count()} cores, load averages {least:.0f} to {most:.0f}, those processes among them."
         above = [f"Written by `{command}` on {machine}", "", _TIMED]
-        report.write(
-            report.Page(f"{paper}-live", f"Figures of the {paper.upper()} paper, live", above), figures, given.out
-        )
+        page = report.Page(f"{paper}-live", f"Figures of the {paper.upper()} paper, live", above)
+        report.write(page, figures, given.out, given.results)
 
 
 def _measured(figures: Iterator[Figure]) -> Iterator[Figure]:
-    """Says what took how long."""
+    """Prints the seconds that each figure took."""
     started = time.perf_counter()
     for figure in figures:
         print(f"{time.perf_counter() - started:6.1f} s  {figure.title}", file=sys.stderr)
@@ -94,4 +96,4 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("stopped; with --live, the same command goes on behind the last run that was over")
+        sys.exit("stopped; with --live, the same command resumes after the last finished run")

@@ -23,10 +23,11 @@ class Page:
     above: Sequence[str]
 
 
-def write(page: Page, figures: Sequence[Figure], out: Path) -> None:
-    """Writes a page, its figures as JSON and one plot per figure into a folder."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{page.name}.json").write_text(json.dumps([_plain(figure) for figure in figures], indent=1) + "\n")
+def write(page: Page, figures: Sequence[Figure], out: Path, results: Path) -> None:
+    """Writes a page and one plot per figure into the folder `out`, and the figures' values as JSON into `results`."""
+    for folder in (out, results):
+        folder.mkdir(parents=True, exist_ok=True)
+    (results / f"{page.name}.json").write_text(json.dumps([_plain(figure) for figure in figures], indent=1) + "\n")
     for figure in figures:
         plot(figure, out / f"{figure.key}.png")
     (out / f"{page.name}.md").write_text(_text(page, figures))

@@ -93,15 +93,16 @@ def test_fivefold_growth_stays_below_five() -> None:
 
 
 def test_the_command_writes_json_a_page_and_plots(tmp_path) -> None:
-    main(["--data", "synthetic:zipf?samples=4000&keys=5000&fields=4", "--papers", "scars", "--out", str(tmp_path)])
-    figures = json.loads((tmp_path / "scars.json").read_text())
+    data, out, results = "synthetic:zipf?samples=4000&keys=5000&fields=4", tmp_path / "pages", tmp_path / "results"
+    main(["--data", data, "--papers", "scars", "--out", str(out), "--results", str(results)])
+    figures = json.loads((results / "scars.json").read_text())
     assert [figure["key"] for figure in figures] == ["scars-overlap", "scars-eq2", "scars-cache", "scars-coherence"]
     assert all(figure["values"] for figure in figures)
-    page = (tmp_path / "scars.md").read_text()
+    page = (out / "scars.md").read_text()
     for figure in figures:
         assert f"![{figure['title']}]({figure['key']}.png)" in page
         assert figure["paper"] in page
-        assert (tmp_path / f"{figure['key']}.png").read_bytes().startswith(b"\x89PNG")
+        assert (out / f"{figure['key']}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def _drawn(figure: Figure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
@@ -176,7 +177,7 @@ def test_the_page_names_missing_numbers_and_shows_what_seeds_change(tmp_path) ->
     figure.add("flights", "ESD", 12.345)
     figure.add("flights", "joint", 20.0, 30.0, 25.0)
     figure.add("flights", "hash", 20.001, 20.002)
-    report.write(report.Page("esd", "Figures", ["Written by hand."]), [figure], tmp_path)
+    report.write(report.Page("esd", "Figures", ["Written by hand."]), [figure], tmp_path, tmp_path)
     written = json.loads((tmp_path / "esd.json").read_text())
     values = [value["values"] for value in written[0]["values"]]
     assert values == [[None], [12.345], [20.0, 30.0, 25.0], [20.001, 20.002]]
