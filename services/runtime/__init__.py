@@ -1,1 +1,1 @@
-"""What every service process is built on: gRPC server and channel, settings, errors, metrics, logs."""
+"""The foundation of every service process: gRPC server and channel, settings, errors, metrics, logs."""

@@ -1,4 +1,4 @@
-"""Answers that are no messages: gRPC would log a traceback and hand None to whoever waits."""
+"""Answers that cannot be decoded: without this module gRPC logs a traceback and returns None to the caller."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _Read = Callable[[bytes], Any]
 
 
 class ReadableAnswers:
-    """A channel for a generated stub. What a call brings, and cannot be read, raises Internal when it is looked at.
+    """A channel for a generated stub. An answer that cannot be decoded raises Internal when it is used.
 
     Args:
-        channel: that carries the calls.
+        channel: the channel that carries the calls.
     """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
 
     def __getattr__(self, kind: str) -> Callable[..., Any]:
-        """Returns what makes calls of a kind, such as `unary_stream`."""
+        """Returns the stub factory of a kind of calls, such as `unary_stream`."""
         callable_of = getattr(self._channel, kind)
 
         def of_method(path: str, *, response_deserializer: _Read, **others: Any) -> Any:
@@ -38,13 +38,13 @@ def _careful(path: str, read: _Read) -> _Read:
         try:
             return read(data)
         except DecodeError:
-            return _Unreadable(f"the {len(data)} bytes that answer {path} are no message of its kind")
+            return _Unreadable(f"the {len(data)} bytes that answer {path} are not a message of its type")
 
     return read_if_possible
 
 
 class _Unreadable:
-    """Stands for a message that is none."""
+    """Takes the place of an answer that cannot be decoded, and raises on every access."""
 
     __slots__ = ("_cause",)
 

@@ -1,4 +1,4 @@
-"""Who makes the call that is being served, for handlers to which that matters."""
+"""The caller of the present RPC, for handlers that distinguish callers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from esd.services.runtime.roles import Role
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a call.
+    """The caller of an RPC.
 
     Attributes:
-        identity: in words: the certificate by its name, else the token, else the machine. What was given to one caller
-            (a lease) is not good for another.
-        roles: what the caller may be; every role where nobody is asked.
-        proven: whether certificate or token prove the identity. A machine is an address, and may get another one.
+        identity: a description: the name in the certificate, else the token, else the machine. An object that was
+            handed to one caller (a lease) is not valid for another.
+        roles: the roles of the caller; every role if the service checks no credentials.
+        proven: whether a certificate or token proves the identity. A machine is an address, which may change.
     """
 
     identity: str
@@ -30,10 +30,10 @@ _present: ContextVar[Caller] = ContextVar("caller", default=_THIS_PROCESS)
 
 
 def present_caller() -> Caller:
-    """Returns who makes the call that the current task serves; outside of calls, this process itself."""
+    """Returns the caller of the RPC that the current task serves; outside of RPCs, this process itself."""
     return _present.get()
 
 
 def bind_caller(caller: Caller) -> None:
-    """Notes who makes the call that the current task serves. The note ends with the task: every call has its own."""
+    """Records the caller of the RPC that the current task serves. The record ends with the task, one per call."""
     _present.set(caller)

@@ -13,29 +13,29 @@ from esd.services.runtime.release import INTERFACES, user_agent
 from esd.services.runtime.security import PLAINTEXT, Credentials
 from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 
-# Calls with one request and one answer end within this time even if their caller sets no timeout of its own.
-# Streams last as long as what they carry: their callers set the timeout, or none for a watch.
+# Calls with one request and one answer end within this time even if their caller sets no timeout of its own. Streams
+# may last as long as an epoch: their callers set a timeout, or none for a watch.
 DEFAULT_DEADLINE_SECONDS = 60.0
 
-# A peer that vanishes without closing its connection (power, cable, kill of its machine) is noticed within
-# 20 + 10 s. Shorter intervals would cost slow links more than they tell; longer ones delay recovery.
+# A peer that vanishes without closing its connection (power, cable, kill of its machine) is noticed within 20 + 10 s.
+# Shorter intervals would load slow links with pings; longer ones would delay recovery.
 KEEPALIVE_SECONDS = 20
 KEEPALIVE_TIMEOUT_SECONDS = 10
 
 KEEPALIVE_OPTIONS = (
     ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_SECONDS * 1000),
-    # Plan streams and waiting pulls are silent for long; pings may go on without data for ever.
+    # Plan streams and waiting pulls are silent for long, so any number of pings may be sent without data.
     ("grpc.http2.max_pings_without_data", 0),
 )
 
-# A peer that was away for long is tried at least this often: gRPC would let two minutes pass between its attempts.
+# The longest pause between attempts to reach a peer that was away for long; gRPC's own is two minutes.
 RECONNECT_SECONDS = 2
 
-# UNAVAILABLE is the only status that promises that a repetition may help and cannot harm. Five attempts is gRPC's
-# upper bound; the pauses (each up to 0.2, 0.4, 0.8, 1.6 s) ride out a restart of the peer's connection, not of the
-# peer: that is the callers' business, who know how long waiting makes sense. Streams are the callers' business
-# altogether: of those that gRPC repeats while connections are reset, one in some hundreds hangs until its deadline.
+# UNAVAILABLE is the only status that promises that a retry may help and cannot harm. Five attempts is gRPC's upper
+# bound; the pauses (each up to 0.2, 0.4, 0.8, 1.6 s) outlast a reconnection to the peer, not a restart of it: callers
+# retry over a restart, because only they know how long waiting makes sense. Streams are retried by callers only: if
+# gRPC retries streams while connections are reset, one in some hundreds hangs until its deadline.
 _RETRY_POLICY = {
     "maxAttempts": 5,
     "initialBackoff": "0.2s",
@@ -60,17 +60,17 @@ def channel(
     credentials: Credentials = PLAINTEXT,
     caller: str = "",
 ) -> grpc.aio.Channel:
-    """Opens a channel to `host:port`; nothing is sent before the first call. Close it, or use it in `async with`.
+    """Opens a channel to `host:port`; sends nothing before the first call. Close it, or use it in `async with`.
 
-    Calls fail at once with UNAVAILABLE, after the retries, while the peer is away (no wait-for-ready): they never
-    hang on a wrong address. `timeout=` of a call shortens `deadline_seconds`; streams have no other deadline. A
-    call that has missed its own says what was with the connection.
+    Calls fail with UNAVAILABLE, after the retries, while the peer is away (no wait-for-ready): they never hang on a
+    wrong address. `timeout=` of a call shortens `deadline_seconds`; streams have no other deadline. The error of a
+    missed deadline describes the state of the connection.
 
-    gRPC repeats calls with one request and one answer itself, a few times; streams are for their callers to repeat.
+    gRPC itself retries calls with one request and one answer a few times; callers retry streams.
 
-    With credentials that name an authority the channel is encrypted and the peer's certificate is checked, and
-    their token goes with every call. `caller` is the name that the service writes into its log beside the address;
-    a service of another release refuses all calls (`services/runtime/release.py`).
+    With credentials that name an authority, the channel is encrypted, the peer's certificate is checked, and the token
+    is sent with every call. The service writes `caller`, the name of this process, to its log. A service of another
+    release refuses all calls (`services/runtime/release.py`).
     """
     options = channel_options(max_message_bytes, caller, credentials.server_name)
     deadline = Deadline(address, deadline_seconds)
@@ -85,7 +85,7 @@ def channel(
 
 
 def channel_options(max_message_bytes: int, caller: str = "", server_name: str = "") -> Sequence[tuple[str, int | str]]:
-    """Returns what a channel tells gRPC; the other side is `server_options`."""
+    """Returns gRPC's options for a channel; `server_options` are their counterpart."""
     service_config = {"methodConfig": [{"name": _UNARY_CALLS, "retryPolicy": _RETRY_POLICY}]}
     named = (("grpc.ssl_target_name_override", server_name),) if server_name else ()
     return (

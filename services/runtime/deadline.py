@@ -1,8 +1,8 @@
-"""The time within which every call with one request and one answer ends, and what it is told when that is over.
+"""The deadline of every call with one request and one answer, and the error of a call that missed it.
 
-The deadlines of gRPC's service configuration end calls one to two seconds too early (grpc/grpc, issue 40633). And all
-that gRPC says of one that is over is that it is: not whose it was, nor whether anybody was there. Nor does it say at
-which address a service answered that does not know the call.
+The deadlines of gRPC's service configuration end calls one to two seconds too early (grpc/grpc, issue 40633). gRPC's
+own error only states that a deadline was exceeded: not which one, nor whether there was a connection. Its error for an
+unknown call does not name the address of the service, either.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ TRANSIENT_FAILURE = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
 
 class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
-    """Gives the calls of one channel their deadline, and says of those that missed it what was with the connection.
+    """Sets the deadline of a channel's calls, and explains a missed deadline by the state of the connection.
 
-    Of those that went to a service of another kind it says to which address they went.
+    If the service does not know a call, the error names the address, because it may belong to another service.
 
     Args:
-        address: `host:port` to which the channel goes.
-        seconds: within which a call ends that asks for no shorter time.
+        address: `host:port` of the channel.
+        seconds: the deadline of a call that sets no shorter timeout.
 
     Attributes:
-        channel: whose calls these are; set it before the first one.
+        channel: the channel of the calls; set it before the first one.
     """
 
     def __init__(self, address: str, seconds: float) -> None:
@@ -37,7 +37,7 @@ class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg] 
         self._seconds = seconds
 
     async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        """Makes a call. gRPC asks for it by this name."""
+        """Makes a call; the name is gRPC's."""
         asked = client_call_details.timeout
         seconds = self._seconds if asked is None else min(asked, self._seconds)
         call = await continuation(client_call_details._replace(timeout=seconds), request)
@@ -47,7 +47,7 @@ class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg] 
             call.cancel()
             raise
         trailing = await call.trailing_metadata()
-        if code is grpc.StatusCode.DEADLINE_EXCEEDED and not trailing:  # what a service has sent is its own deadline
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED and not trailing:  # with metadata it is the service's own deadline
             details = self._missed(seconds)
         elif code is grpc.StatusCode.UNIMPLEMENTED:
             details = self._unknown(client_call_details.method)
@@ -58,8 +58,8 @@ class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg] 
     def _unknown(self, method: str | bytes) -> str:
         _, service, call = (method.decode() if isinstance(method, bytes) else method).split("/")
         return (
-            f"the service at {self._address} is no {service.rpartition('.')[2]}, since it has no call {call}: this is "
-            "the address of another service, or its release is another"
+            f"the service at {self._address} is not a {service.rpartition('.')[2]}, since it has no call {call}: this "
+            "is the address of another service, or its release is another"
         )
 
     def _missed(self, seconds: float) -> str:
@@ -68,10 +68,10 @@ class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg] 
             return f"{self._address} has not answered within {seconds:g} s"
         if state is TRANSIENT_FAILURE:
             return (
-                f"no connection to {self._address} within {seconds:g} s: it refuses or closes connections; nobody may "
-                f"serve there, or {NO_AGREEMENT}"
+                f"no connection to {self._address} within {seconds:g} s: it refuses or closes connections; the service "
+                f"may be down, or {NO_AGREEMENT}"
             )
         return (
-            f"no connection to {self._address} within {seconds:g} s: nobody answers there; the address may be wrong, a "
+            f"no connection to {self._address} within {seconds:g} s: no answer from there; the address may be wrong, a "
             "firewall may be in between, or the service hangs"
         )

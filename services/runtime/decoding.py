@@ -1,4 +1,4 @@
-"""Requests that are no messages: gRPC answers them with an internal error, though the caller is at fault."""
+"""Requests that cannot be decoded: gRPC would answer with an internal error, although the caller is at fault."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _UNDECODABLE: Final = object()
 
 
 def tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    """Returns a deserializer that does not raise, so that the handler can refuse the request; see `checked`.
+    """Returns a deserializer that does not raise, so that the handler can refuse the request (see `checked`).
 
-    None, for a handler that takes the bytes as they are, stays None.
+    None, which stands for a handler that receives bytes, stays None.
     """
     if deserialize is None:
         return None
@@ -30,9 +30,9 @@ def tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], An
 
 
 def checked(request: Any, method: str) -> Any:
-    """Returns the request. Raises InvalidArgument if its bytes were no message."""
+    """Returns the request. Raises InvalidArgument if its bytes could not be decoded."""
     if request is _UNDECODABLE:
-        raise InvalidArgument(f"the request of {method} is not a message of the kind that it takes")
+        raise InvalidArgument(f"the request of {method} is not a message of the type that it expects")
     return request
 
 

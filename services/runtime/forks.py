@@ -1,8 +1,8 @@
-"""Processes that are forked from one that has imported already what they need, which takes seconds each time.
+"""Processes forked from a parent that has already imported their modules, which takes seconds each time.
 
-The parent has one thread and nothing of gRPC running, so a child may do whatever a new process may. It is asked over a
-socket of packets; a child's standard input and output and the file of its logs travel along, and its end is told there.
-A child dies with its parent: nobody would learn of its end any more.
+The parent has one thread and nothing of gRPC running, so a child may do whatever a new process may. Requests arrive
+over a socket of packets, with the open files of the child's standard input, output and logs; the end of a child is
+reported on the same socket. A child dies with its parent, because its end could no longer be reported.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """What a child is to be.
+    """A request for one child.
 
     Attributes:
-        role: what it runs, of what the parent offers.
+        role: the program to run, among those that the parent offers.
         arguments: its command line, without the program.
-        environment: all of its environment.
+        environment: its whole environment.
     """
 
     role: str
@@ -44,7 +44,7 @@ class ForkRequest:
 
 
 def send_request(control: socket.socket, request: Mapping[str, Any], files: Sequence[int]) -> None:
-    """Sends a request and open files. It goes in a file, too: an environment may be longer than any packet."""
+    """Sends a request and open files. The request itself is in a file, because it may be longer than any packet."""
     with tempfile.TemporaryFile() as text:
         text.write(json.dumps(request).encode())
         text.flush()
@@ -52,7 +52,7 @@ def send_request(control: socket.socket, request: Mapping[str, Any], files: Sequ
 
 
 def receive_request(control: socket.socket, most_files: int) -> tuple[dict[str, Any] | None, list[int]]:
-    """Returns what `send_request` has sent, or the contents of a packet; None once nobody sends any more."""
+    """Returns the request of `send_request`, or the content of a packet; None once the other side has closed."""
     packet, files, _, _ = socket.recv_fds(control, MAX_PACKET, 1 + most_files)
     if packet != _IN_A_FILE:
         return json.loads(packet) if packet else None, files
@@ -64,14 +64,14 @@ def receive_request(control: socket.socket, most_files: int) -> tuple[dict[str, 
 def serve_forks(control: socket.socket) -> ForkRequest | None:
     """Forks a child for each request, and returns the request in the child.
 
-    Returns None in the parent, when nobody asks any more and all children, whose standard input has ended then, have
-    ended, too.
+    In the parent it returns None once the other side has closed and all children have ended; children notice that by
+    the end of their standard input.
 
     Raises:
-        RuntimeError: a library has started a thread, whose locks a child would inherit in whatever state they are.
+        RuntimeError: a library has started a thread; a child would inherit its locks in an unknown state.
     """
     gc.collect()
-    gc.freeze()  # what is imported is never garbage; to leave it alone keeps its memory shared
+    gc.freeze()  # imported objects are never garbage; if the collector leaves them alone, their memory stays shared
     control.setblocking(True)
     ended, wake = socket.socketpair()
     for end in (ended, wake):
@@ -112,10 +112,10 @@ def serve_forks(control: socket.socket) -> ForkRequest | None:
 
 
 def _become(request: ForkRequest, files: list[int], parent: int) -> None:
-    """Makes the forked process what it was asked to be."""
+    """Turns the forked process into the requested child."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it has died meanwhile
+        if os.getppid() != parent:  # the parent has died since the fork, so no signal will come
             os._exit(1)
     os.setsid()
     for number, file in enumerate(files):
@@ -143,7 +143,7 @@ def _children_are_left() -> bool:
 
 
 def _send_signal(pid: int, number: int) -> None:
-    """Signals a child, unless it has ended. Its number is nobody else's until it was waited for, which happens here."""
+    """Signals a child unless it has ended. Its pid cannot be reused before this process waits for it."""
     try:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -154,7 +154,7 @@ def _send_signal(pid: int, number: int) -> None:
 def _tell(control: socket.socket, event: dict[str, Any]) -> None:
     try:
         control.send(json.dumps(event).encode())
-    except OSError:  # nobody asks any more, as the next packet will say
+    except OSError:  # the other side has closed, which the next receive will show
         return
 
 

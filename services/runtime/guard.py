@@ -1,6 +1,6 @@
-"""Who may call: by the roles of the names in the peer's certificate, and of the token that the call carries.
+"""Access control: by the roles of the names in the peer's certificate, and of the token that a call carries.
 
-It is decided before a message of the call is read, so that a peer that may not call takes no memory.
+A call is admitted or refused before any message of it is read, so that a peer without access uses no memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMMON_NAME, _OTHER_NAMES = "x509_common_name", "x509_subject_alternative_name"
 
 _EVERY_ROLE = frozenset(Role)
 
-_KNOWN_CALLERS = 1024  # whose roles and identities need not be made again for every call
+_KNOWN_CALLERS = 1024  # callers whose roles and identities are cached
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Metadata = Sequence[Any]  # (key, value)
@@ -30,11 +30,12 @@ Admit = Callable[[Context, Metadata], Caller]
 
 
 class Guard:
-    """Decides whether a call may go on.
+    """Admits or refuses calls.
 
     Args:
-        tokens: of which calls must carry one; none: any call will do.
-        clients: the roles of the names of which a peer's certificate must have one; None: peers show none.
+        tokens: the accepted tokens, of which every call must carry one; none: no token is required.
+        clients: the roles of the names in certificates; a peer's certificate must have one of these names. None: peers
+            need no certificate.
     """
 
     def __init__(self, tokens: Sequence[Token] = (), clients: RolesByName | None = None) -> None:
@@ -43,27 +44,27 @@ class Guard:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may make every call."""
+        """Whether every caller may make every call."""
         return not self._tokens and self._clients is None
 
     @property
     def knows_roles(self) -> bool:
-        """Whether it tells callers apart by what they may do."""
+        """Whether it distinguishes callers by their roles."""
         return self._clients is not None or any(token.role for _, token in self._tokens)
 
     def of(self, method: str) -> Admit:
-        """Returns what decides on the calls of a method, by its full name.
+        """Returns the function that admits the calls of a method, given by its full name.
 
-        It takes the context of a call and the metadata that it carries, returns who calls, or raises:
+        The function takes the context and the metadata of a call, and returns the caller. It raises:
 
         - Unauthenticated: the token is missing or wrong.
-        - PermissionDenied: whoever calls is known, and may not make this call.
+        - PermissionDenied: the caller is known, but has no role that may make this call.
         """
         if self.is_open or is_health(method):
             return lambda context, _: _from_machine(context.peer())
         allowed = ROLES_BY_RPC.get(method, frozenset())
 
-        @lru_cache(_KNOWN_CALLERS)  # it depends on nothing but what gRPC and the token have proven
+        @lru_cache(_KNOWN_CALLERS)  # the result depends only on the proven names and token
         def decide(names: tuple[bytes, ...], token: Token | None) -> Caller:
             roles = self._clients.of(name.decode() for name in names) if self._clients is not None else _EVERY_ROLE
             if token is not None and token.role is not None:
@@ -83,28 +84,29 @@ class Guard:
         return (*shown.get(_COMMON_NAME, ()), *shown.get(_OTHER_NAMES, ()))
 
     def _token_of(self, metadata: Metadata) -> Token | None:
-        """Returns the token that a call carries; None where none is asked for."""
+        """Returns the token that a call carries; None if no token is required."""
         if not self._tokens:
             return None
         carried = [str(value).encode() for key, value in metadata if key == _TOKEN_KEY]
-        # compare_digest takes the same time for all, and all are compared, so that nobody learns a token byte by byte.
+        # compare_digest takes constant time, and all tokens are compared, so that no caller learns a token byte by
+        # byte.
         found = [token for expected, token in self._tokens for value in carried if hmac.compare_digest(value, expected)]
         if not found:
             raise Unauthenticated(
                 f"the call carries {'a wrong' if carried else 'no'} token; give the caller a token_file with a token "
-                "of the service's (ESD_<SERVICE>_TOKEN_FILE, ESD_CLIENT_TOKEN_FILE)"
+                "of the service (ESD_<SERVICE>_TOKEN_FILE, ESD_CLIENT_TOKEN_FILE)"
             )
         return found[0]
 
 
 @lru_cache(_KNOWN_CALLERS)
 def _from_machine(peer: str) -> Caller:
-    """Returns who calls from an address when nothing else is known."""
+    """Returns the caller at an address, if nothing else is known of it."""
     return Caller(f"the machine {machine_of(peer)}", _EVERY_ROLE)
 
 
 def _refuse(method: str, allowed: frozenset[Role], identity: str, roles: frozenset[Role]) -> None:
-    """Raises PermissionDenied."""
+    """Raises PermissionDenied, with the roles that are missing."""
     if not roles:
         raise PermissionDenied(
             f"{identity} gives its bearer no role here; name it with one in tls_clients of the service "

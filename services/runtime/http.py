@@ -1,6 +1,6 @@
 """The smallest web server that metrics and the page need: GET of a few fixed paths, one answer per connection.
 
-It asks nobody for credentials, so it bounds what anybody can take: connections, and the time that each may last.
+It requires no credentials, so it bounds the resources of any client: the connections, and the duration of each.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from esd.services.domain.errors import FailedPrecondition
 from esd.services.runtime.settings import split_address
 
 _LONGEST_HEAD = 2**14  # bytes of a request line and its headers
-_HEAD_SECONDS = 2.0  # for the request to come
-_PATIENCE_SECONDS = 10.0  # for the answer to be read
+_HEAD_SECONDS = 2.0  # for the request to arrive
+_PATIENCE_SECONDS = 10.0  # for the client to read the answer
 _CONNECTIONS = 64  # served at a time; a browser opens six
 _PAUSE_SECONDS = 0.1
 
-# Nothing is loaded from elsewhere, and nothing is kept: what is on the screen is what the server says now.
+# The page loads nothing from elsewhere, and nothing is cached: it always shows the server's present state.
 _HEADERS = (
     "Cache-Control: no-store\r\n"
     "Content-Security-Policy: default-src 'self'\r\n"
@@ -37,11 +37,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The content that a path answers with.
+    """The content of a path.
 
     Attributes:
         kind: its media type.
-        content: makes the content, for every request; what takes long in it has to be done in a thread.
+        content: makes the content, for every request; slow work in it must be done in a thread.
     """
 
     kind: str
@@ -52,17 +52,17 @@ class Resource:
 async def serve_http(
     what: str, listen: str, port: int | None, variable: str, resources: Mapping[str, Resource]
 ) -> AsyncIterator[str | None]:
-    """Serves while the block runs, on the host of a service; yields the `host:port`, None when it is turned off.
+    """Serves while the block runs, on the host of a service; yields the `host:port`, None if it is turned off.
 
     Args:
-        what: is served, for the error.
+        what: name of the content, for the error.
         listen: `host:port` of the service.
-        port: on the same host; 0 takes any free one, None turns it off.
+        port: port on the same host; 0 takes any free one, None turns it off.
         variable: the setting of the port, for the error.
-        resources: what each path answers with.
+        resources: the content of each path.
 
     Raises:
-        FailedPrecondition: the port cannot be listened on.
+        FailedPrecondition: the port is not available.
     """
     if port is None:
         yield None
@@ -91,7 +91,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 async def _accept(listening: socket.socket, resources: Mapping[str, Resource]) -> None:
-    """Takes connections in while there are places; further ones wait in the kernel, and cost this process nothing."""
+    """Accepts up to 64 connections at a time; further ones wait in the kernel, and cost this process nothing."""
     loop = asyncio.get_running_loop()
     places = asyncio.Semaphore(_CONNECTIONS)
     async with asyncio.TaskGroup() as tasks:
@@ -99,7 +99,7 @@ async def _accept(listening: socket.socket, resources: Mapping[str, Resource]) -
             await places.acquire()
             try:
                 connection, _ = await loop.sock_accept(listening)
-            except OSError as error:  # the process has no file left, or the peer has gone already
+            except OSError as error:  # the process has no file descriptor left, or the peer has gone already
                 _log.warning("a connection cannot be accepted: %s", error.strerror)
                 places.release()
                 await asyncio.sleep(_PAUSE_SECONDS)
@@ -115,7 +115,8 @@ async def _answer(connection: socket.socket, resources: Mapping[str, Resource]) 
                 head = await _head(reader)
             writer.write(await _response(head, resources))
             writer.write_eof()
-            while await reader.read(_LONGEST_HEAD):  # what nobody reads would make the kernel drop the answer
+            # Unread bytes at the close would make the kernel reset the connection and drop the answer.
+            while await reader.read(_LONGEST_HEAD):
                 pass
             writer.close()
             await writer.wait_closed()
@@ -126,7 +127,7 @@ async def _answer(connection: socket.socket, resources: Mapping[str, Resource]) 
 
 
 async def _head(reader: asyncio.StreamReader) -> str | None:
-    """Request line and headers; None if they are too long."""
+    """Returns the request line and headers; None if they are too long."""
     try:
         return (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.LimitOverrunError:

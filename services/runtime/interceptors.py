@@ -1,16 +1,16 @@
-"""What every RPC of every service gets: a check of who calls, a place, errors as statuses, metrics, log context.
+"""The common part of every RPC: access control, limit of concurrent calls, errors as statuses, metrics, log context.
 
-All of them are one context manager around the handler. For a streaming answer the block surrounds the iteration,
-so an error in the middle of a stream is mapped like any other, and the measured time ends with the last message.
+All of it is one context manager around the handler. For a streaming answer the block surrounds the iteration, so an
+error in the middle of a stream is mapped like any other, and the measured time ends with the last message.
 
-gRPC would read the request of a call that has only one before it asks the handler. Here such a call is served like one
-with a stream of requests, which looks the same on the wire: who may not call, or finds no place, is refused before a
-byte of the message is read.
+gRPC would read the request of a call with a single request before it runs the handler. Here such a call is served like
+one with a stream of requests, which looks the same on the wire: a call without access, or beyond the limit, is refused
+before a byte of the message is read.
 
-gRPC cancels the handler of a call that its peer has given up, or whose deadline has passed, or that a stopping server
-ends, and nobody waits for its answer then. It takes every other CancelledError of a handler, such as that of a task
-whose result the handler awaits, for the same, and sends nothing: the peer would wait until its deadline, or for ever.
-Here it becomes a status.
+gRPC cancels the handler of a call whose peer has cancelled it, whose deadline has passed, or that a stopping server
+ends; no caller waits for its answer then. gRPC treats every other CancelledError of a handler, such as one of a task
+whose result the handler awaits, in the same way and sends nothing: the peer would wait until its deadline, or for ever.
+Here such an error becomes a status.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from esd.services.runtime.release import check_release
 from esd.services.runtime.status import REASON_KEY, status_of
 from esd.services.runtime.tasks import is_cancelled
 
-GIVEN_UP_TEXT = "the service has given up what the call waited for, which may be done or not; call again"
+GIVEN_UP_TEXT = "the service cancelled the work that the call waited for, which may be done or not; call again"
 
 _log = logging.getLogger(__name__)
 
@@ -45,28 +45,28 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 _Handler = Callable[[Any, _Context], Any]
 _Requests = AsyncIterator[Any]
 _Surround = Callable[[_Context], AbstractAsyncContextManager[None]]
-_Take = Callable[[_Requests, _Context], Awaitable[Any]]  # reads what the handler of a call gets of its requests
+_Take = Callable[[_Requests, _Context], Awaitable[Any]]  # converts a call's requests to the handler's argument
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
     """Surrounds every handler of a server with `_call`.
 
     Args:
-        guard: decides who may call.
-        places: bounds how many call at a time.
+        guard: admits or refuses callers.
+        places: bounds the number of concurrent calls.
     """
 
     def __init__(self, guard: Guard, places: Places) -> None:
         self._guard = guard
         self._places = places
-        self._handlers: dict[str, Any] = {}  # the wrapped ones, by method
+        self._handlers: dict[str, Any] = {}  # wrapped handlers, by method
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Wraps the handler that the rest of the chain finds; the first time that a method is called."""
+        """Returns the wrapped handler of a method, which is made at its first call."""
         method = handler_call_details.method
         if method in self._handlers:
             return self._handlers[method]
@@ -102,19 +102,19 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
             except asyncio.CancelledError:
                 if is_cancelled():
                     raise
-                _log.warning("what the call waited for was cancelled, and not the call", exc_info=True)
+                _log.warning("the work that the call waited for was cancelled, but not the call", exc_info=True)
                 raise Unavailable(GIVEN_UP_TEXT) from None
             finally:
                 self._places.leave(method, peer)
             code = context.code() or code
         except (asyncio.CancelledError, GeneratorExit):
-            # The peer has gone or its deadline has passed: there is nobody to answer.
+            # The peer has gone or its deadline has passed: no caller waits for the answer.
             code = grpc.StatusCode.DEADLINE_EXCEEDED if context.time_remaining() == 0 else grpc.StatusCode.CANCELLED
             raise
         except grpc.aio.AbortError:
             code = context.code()
             raise
-        except Exception as error:  # noqa: BLE001 - the edge of the process: everything becomes a status
+        except Exception as error:  # noqa: BLE001 - the boundary of the process: any error becomes a status
             status = status_of(error)
             code = status.code
             level = logging.WARNING if isinstance(error, Unauthenticated | PermissionDenied) else logging.INFO
@@ -125,7 +125,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
 
 
 def _single(handle: _Handler, take: _Take, surround: _Surround) -> _Handler:
-    """Surrounds a handler that answers once."""
+    """Surrounds a handler with a single answer."""
 
     async def surrounded(requests: _Requests, context: _Context) -> Any:
         async with surround(context):
@@ -135,7 +135,7 @@ def _single(handle: _Handler, take: _Take, surround: _Surround) -> _Handler:
 
 
 def _streaming(handle: _Handler, take: _Take, surround: _Surround) -> _Handler:
-    """Surrounds a handler that answers with a stream."""
+    """Surrounds a handler with a stream of answers."""
 
     async def surrounded(requests: _Requests, context: _Context) -> AsyncIterator[Any]:
         async with surround(context):
@@ -151,7 +151,7 @@ def _streaming(handle: _Handler, take: _Take, surround: _Surround) -> _Handler:
 
 
 def _all_requests(method: str, deserialize: Callable[[bytes], Any] | None) -> _Take:
-    """Returns what reads all requests of a call, each checked when it comes, but those that are taken as bytes."""
+    """Returns the conversion for a stream of requests: each is checked on arrival, unless it is passed as bytes."""
 
     async def take(requests: _Requests, _: _Context) -> _Requests:
         return requests if deserialize is None else all_checked(requests, method)
@@ -160,13 +160,13 @@ def _all_requests(method: str, deserialize: Callable[[bytes], Any] | None) -> _T
 
 
 def _only_request(method: str) -> _Take:
-    """Returns what reads the request of a call that has only one; of a health call, which anybody may open, in time."""
+    """Returns the conversion for a single request; for a health call, which any client may open, with a time limit."""
     seconds = HEALTH_REQUEST_SECONDS if is_health(method) else None
 
     async def take(_: _Requests, context: _Context) -> Any:
         request = await context.read()
         if request is grpc.aio.EOF:  # type: ignore[attr-defined]  # missing in the stubs only
-            raise InvalidArgument(f"a call of {method} ended before its request came")
+            raise InvalidArgument(f"a call of {method} ended before its request arrived")
         return checked(request, method)
 
     async def take_in_time(requests: _Requests, context: _Context) -> Any:
@@ -174,11 +174,11 @@ def _only_request(method: str) -> _Take:
             async with asyncio.timeout(seconds):
                 return await take(requests, context)
         except TimeoutError:
-            raise DeadlineExceeded(f"the request of {method} did not come within {seconds:g} s") from None
+            raise DeadlineExceeded(f"the request of {method} did not arrive within {seconds:g} s") from None
 
     return take if seconds is None else take_in_time
 
 
 def _user_agent(metadata: Metadata) -> str:
-    """Returns what a caller says of itself: its name, its release, and which gRPC it is."""
+    """Returns the user agent of a caller: its name, its release, and its version of gRPC."""
     return next((str(value) for key, value in metadata if key == "user-agent"), "")

@@ -29,16 +29,16 @@ def configure(level: LogLevel) -> None:
 def bind(**fields: object) -> None:
     """Adds fields to every line that the current task and the tasks it starts will log.
 
-    There is no way to unbind: a task's context ends with the task, and every RPC runs in its own.
+    Fields cannot be removed: a task's context ends with the task, and every RPC runs in its own.
     """
     _context.set(MappingProxyType({**_context.get(), **fields}))
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one JSON object: time, level, logger, message, the context, `extra` fields, the traceback."""
+    """Formats a record as one JSON object: time, level, logger, message, the context, `extra` fields, the traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the record as one line of JSON; values that JSON does not know are written as text."""
+        """Returns the record as one line of JSON; values without a JSON type are written as text."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -1,4 +1,4 @@
-"""How a process gives freed memory back: later than glibc does on its own."""
+"""Keeps freed memory in the process for longer than glibc does on its own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _MOST_KEPT = 64 * 2**20
 
 
 def keep_freed_memory() -> None:
-    """Lets the process reuse blocks of up to 8 MiB, and keep up to 64 MiB free at the end of each of its heaps.
+    """Makes malloc reuse blocks of up to 8 MiB, and keep up to 64 MiB free at the end of each of its heaps.
 
-    glibc gives such blocks back to the kernel, which clears every page of the next one. With messages of a MiB, of
-    which each is copied a few times, that takes as long as much of what becomes of them. Nothing happens where another
-    C library is in use.
+    By default glibc returns such blocks to the kernel, which clears every page of the next block. With messages of a
+    MiB, each of which is copied a few times, the clearing takes as long as much of the processing. Has no effect with
+    another C library.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

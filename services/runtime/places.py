@@ -1,4 +1,4 @@
-"""How many calls are served at a time: in all, and of those for health, which anybody may make."""
+"""Limits of concurrent calls: one for all calls, and separate ones for health calls, which any client may make."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from urllib.parse import unquote
 
 from esd.services.domain.errors import Overloaded
 
-# Orchestrators ask for health without a token, and the answer says nothing else. So anybody can open such calls, and
-# they have limits of their own, by machine and in total, that leave the places of the other calls alone. A watch lasts
-# as long as its peer likes; a check is over as soon as its request is there, for which it has HEALTH_REQUEST_SECONDS.
+# Orchestrators check health without a token, and the answer reveals nothing else. Since any client can open such calls,
+# they have limits of their own, per machine and in total, and take no places from other calls. A watch lasts as long as
+# its peer likes; a check ends when its request has arrived, for which it has HEALTH_REQUEST_SECONDS.
 _HEALTH = "/grpc.health.v1.Health/"
 HEALTH_REQUEST_SECONDS = 5.0
 HEALTH_CALLS_BY_PEER = 8
@@ -17,10 +17,10 @@ _HEALTH_CALLS = 256
 
 
 class Places:
-    """The calls that are served at a time: more are refused, and may be made again later.
+    """Bounds the calls that are served at a time: further calls are refused, and may be repeated later.
 
     Args:
-        calls: the most calls, those for health apart.
+        calls: the most calls, without health calls.
         knob: the setting that raises the limit, for the error.
     """
 
@@ -31,14 +31,14 @@ class Places:
         self._health_calls: Counter[str] = Counter()  # by method and machine
 
     def take(self, method: str, peer: str) -> None:
-        """Gives a call a place; `leave`, with the same arguments, gives it back.
+        """Gives a call a place; `leave`, with the same arguments, returns it.
 
         Args:
-            method: its full name.
-            peer: its address as gRPC writes it, such as `ipv4:10.0.0.7:41234`.
+            method: full name of the method.
+            peer: its address in gRPC's form, such as `ipv4:10.0.0.7:41234`.
 
         Raises:
-            Overloaded: there is none left.
+            Overloaded: no place is left.
         """
         if is_health(method):
             self._take_for_health(method, peer)
@@ -48,10 +48,10 @@ class Places:
             self._taken += 1
 
     def leave(self, method: str, peer: str) -> None:
-        """Takes the place of a call back."""
+        """Returns the place of a call."""
         if is_health(method):
             self._health_calls[f"{method} {machine_of(peer)}"] -= 1
-            self._health_calls += Counter()  # forgets machines without calls
+            self._health_calls += Counter()  # removes machines without calls
         else:
             self._taken -= 1
 
@@ -66,14 +66,14 @@ class Places:
 
 
 def is_health(method: str) -> bool:
-    """Tells whether a method, by its full name, is one of the health service."""
+    """Returns whether a method, by its full name, belongs to the health service."""
     return method.startswith(_HEALTH)
 
 
 def machine_of(peer: str) -> str:
-    """Returns the machine in an address as gRPC writes it: `10.0.0.7` for `ipv4:10.0.0.7:41234`.
+    """Returns the machine in an address of gRPC's form: `10.0.0.7` for `ipv4:10.0.0.7:41234`.
 
-    This machine is `localhost` whichever way it is reached, and IPv4 within IPv6 is IPv4.
+    This machine is `localhost` under all its addresses, and IPv4 within IPv6 is IPv4.
     """
     host = unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]").removeprefix("::ffff:")
     return "localhost" if peer.startswith("unix:") or host == "::1" or host.startswith("127.") else host

@@ -1,7 +1,7 @@
-"""`python3 -m esd.services.runtime.probe HOST:PORT`: exits with 0 if the service there says that it is serving.
+"""`python3 -m esd.services.runtime.probe HOST:PORT`: exits with 0 if the service there reports SERVING.
 
-The health check of every container. It runs every few seconds, so it imports gRPC and nothing else: the certificates
-that it needs for a service with TLS are the service's own, from the container's ESD_..._TLS_... variables.
+The health check of every container. It runs every few seconds, so it imports nothing but gRPC; for a service with TLS
+it uses the service's own certificates, from the container's ESD_..._TLS_... variables.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import grpc
 
 DEADLINE_SECONDS = 3.0
 
-# grpc.health.v1: the request for a server's overall health has no fields set, and the answer has one, the status.
+# grpc.health.v1: the request for a server's overall health has no fields set, and the answer has one field, the status.
 _CHECK = "/grpc.health.v1.Health/Check"
 _SERVING = b"\x08\x01"
 
 
 def problem(address: str) -> str:
-    """Why the service at `host:port` is not healthy; empty if it is."""
+    """Returns the reason why the service at `host:port` is not healthy; empty if it is."""
     with _channel(address) as channel:
         try:
             answer = channel.unary_unary(_CHECK, None, None)(b"", timeout=DEADLINE_SECONDS)
@@ -30,7 +30,7 @@ def problem(address: str) -> str:
 
 
 def main() -> None:
-    """Prints why a service is not healthy, if so, where `docker inspect` shows it."""
+    """Prints the reason why a service is not healthy, so that `docker inspect` shows it."""
     if len(sys.argv) != 2:
         sys.exit("usage: python3 -m esd.services.runtime.probe HOST:PORT")
     reason = problem(sys.argv[1])
@@ -46,7 +46,7 @@ def _channel(address: str) -> grpc.Channel:
 
 
 def _file(suffix: str) -> bytes | None:
-    """Returns what the file holds that the service's variable with this ending names."""
+    """Returns the content of the file that the service's variable with this ending names; None if it is not set."""
     paths = [path for name, path in os.environ.items() if name.startswith("ESD_") and name.endswith(suffix) and path]
     return Path(paths[0]).read_bytes() if paths else None
 

@@ -20,13 +20,13 @@ from esd.services.runtime.threads import named_threads
 EXIT_FAILURE = 1
 EXIT_CONFIGURATION = 2
 
-# An argument of every service: it also stops when its standard input ends, as it does with whoever holds the other
-# side. So a launcher that is killed leaves nothing running.
+# An argument of every service: it also stops when its standard input ends, which happens when the process at the other
+# end of the pipe dies. So a launcher that is killed leaves no services running.
 STOP_WITH_STDIN = "--stop-with-stdin"
-ORPHAN_SECONDS = 15  # nobody is left to lose patience with a service that does not stop
+ORPHAN_SECONDS = 15  # a service without a launcher is killed if it has not stopped by then
 
 _FILES = 65_536
-_ASIDE = "esd-aside"  # for what now and then takes too long for the event loop (asyncio.to_thread)
+_ASIDE = "esd-aside"  # threads for occasional work that would block the event loop (asyncio.to_thread)
 _THREADS_ASIDE = 4
 
 StopEvent = asyncio.Event
@@ -37,10 +37,10 @@ _log = logging.getLogger(__name__)
 def run(main: Callable[[StopEvent], Awaitable[None]]) -> NoReturn:
     """Runs a service until it returns, and exits with 0, 1 (failure) or 2 (wrong configuration).
 
-    `main` gets an event that SIGTERM and SIGINT set; it should then come to an end. A second signal does not
-    wait for that. With the argument STOP_WITH_STDIN the end of standard input sets it, too. Logs start at level
-    info; `main` calls `logs.configure` when it knows its settings. An error ends the process with a line on
-    standard error, after the logs. Threads are not waited for: one may sit in an all-reduce with a peer that hangs.
+    `main` gets an event that SIGTERM and SIGINT set; it should then return. A second signal ends the process at once.
+    With the argument STOP_WITH_STDIN the end of standard input sets the event, too. Logs start at level info; `main`
+    calls `logs.configure` when it knows its settings. An error ends the process with a line on standard error, after
+    the logs. Threads are not joined: one may wait in an all-reduce for a peer that hangs.
     """
     logs.configure("info")
     _allow_files()
@@ -53,8 +53,8 @@ def run(main: Callable[[StopEvent], Awaitable[None]]) -> NoReturn:
         _exit(EXIT_CONFIGURATION, str(error))
     except EsdError as error:
         _exit(EXIT_FAILURE, str(error))
-    # The edge of the process: a defect gets a traceback and an exit code. grpc.aio ends a call as cancelled when
-    # the iterator of its requests raises, so that is a defect too.
+    # The boundary of the process: a defect gets a traceback and an exit code. grpc.aio cancels a call when the iterator
+    # of its requests raises, so a CancelledError is a defect, too.
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
         _log.exception("defect")
         _exit(EXIT_FAILURE, f"defect: {error!r}")
@@ -85,7 +85,7 @@ async def _until_stopped(main: Callable[[StopEvent], Awaitable[None]]) -> None:
         loop.add_reader(sys.stdin, read_stdin)
     try:
         await main(stop)
-    finally:  # asyncio waits for the threads that its loop has in the end
+    finally:  # asyncio joins its loop's default executor at the end, so it gets one without threads
         aside.shutdown(wait=False, cancel_futures=True)
         loop.set_default_executor(named_threads(_ASIDE))
 
@@ -94,10 +94,10 @@ def announce(service: str, address: str, metrics_address: str | None, **others: 
     """Prints the ready line, which launchers and tests wait for: the only line on standard output.
 
     Args:
-        service: its name.
+        service: name of the service.
         address: `host:port` of its gRPC service.
-        metrics_address: `host:port` of its metrics page; None when it is off.
-        others: what else it serves, by name, likewise.
+        metrics_address: `host:port` of its metrics page; None if it is off.
+        others: the `host:port` of further pages, by name; None if off.
     """
     ready = {"event": "ready", "service": service, "address": address, "metrics": metrics_address, **others}
     sys.stdout.write(json.dumps(ready) + "\n")
@@ -105,9 +105,9 @@ def announce(service: str, address: str, metrics_address: str | None, **others: 
 
 
 def _allow_files() -> None:
-    """Raises the number of files that the process may open, which many systems leave at 1,024.
+    """Raises the limit of open files, which many systems set to 1,024.
 
-    Every connection is one, and strangers can open connections, too.
+    Every connection is an open file, and strangers can open connections, too.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)

@@ -1,4 +1,4 @@
-"""The one way to try again: pauses that double up to a bound, for as long as the caller has patience."""
+"""Retries: pauses that double up to a bound, until the caller's patience ends."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from esd.services.domain.errors import DeadlineExceeded, EsdError, Unavailable
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 
-# What a peer that is away looks like: where it hangs, or packets are lost, nobody says so before the deadline.
+# The errors of a peer that is away: if it hangs, or packets are lost, only the deadline reveals it.
 AWAY = (Unavailable, DeadlineExceeded)
 
 T = TypeVar("T")
 
 
 class Backoff:
-    """The pauses between the attempts at one thing.
+    """The pauses between the attempts at one call.
 
         backoff = Backoff(patience=30)
         while True:
@@ -29,14 +29,14 @@ class Backoff:
             except Unavailable as error:
                 await backoff.pause(error)
 
-    Patience begins with a failure: a call may have gone on for long before it broke, and a process that was suspended
+    Patience begins with a failure: a call may have run for long before it broke, and a process that was suspended
     meanwhile deserves another attempt.
 
     Each pause is up to twice as long as the one before and at most a second. Jitter keeps a crowd of workers from
     coming back all at once.
 
     Args:
-        patience: seconds from the first failure, or the first one after a `reset`, after which the next is final.
+        patience: seconds from the first failure after the start or a `reset`; a failure after that is final.
     """
 
     def __init__(self, patience: float) -> None:
@@ -44,16 +44,16 @@ class Backoff:
         self.reset()
 
     def reset(self) -> None:
-        """Begins anew after a success, with the shortest pause and with all the patience."""
+        """Starts over after a success, with the shortest pause and with full patience."""
         self._longest = FIRST_PAUSE_SECONDS
         self._give_up: float | None = None
 
     async def pause(self, error: Exception) -> None:
-        """Waits before the next attempt. Raises `error`, the failure of the last one, when patience is at its end."""
+        """Waits before the next attempt. Raises `error`, the failure of the last attempt, when patience has ended."""
         await asyncio.sleep(self.next(error))
 
     def next(self, error: Exception) -> float:
-        """Returns the seconds to wait before the next attempt, for who does not wait by `pause`. Raises as it does."""
+        """Returns the seconds to wait, for callers that do not wait through `pause`. Raises `error` as `pause` does."""
         now = time.monotonic()
         if self._give_up is None:
             self._give_up = now + self._patience
@@ -67,12 +67,12 @@ class Backoff:
 async def repeated(
     call: Callable[[], Awaitable[T]], patience: float, on: type[EsdError] | tuple[type[EsdError], ...] = Unavailable
 ) -> T:
-    """Returns the result of `call`, which must be idempotent.
+    """Makes an idempotent call, retries it while it fails, and returns its result.
 
     Args:
-        call: what to do.
-        patience: seconds from the first failure for which the call is made again; then the last error is raised.
-        on: the errors after which it is made again; any other is raised at once.
+        call: the call.
+        patience: seconds from the first failure during which the call is retried; then the last error is raised.
+        on: the errors after which it is retried; any other error is raised at once.
     """
     backoff = Backoff(patience)
     while True:

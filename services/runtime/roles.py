@@ -1,4 +1,4 @@
-"""Who may make which call: the roles, the one table of all calls, and how names and tokens say a role.
+"""Access rights: the roles, the one table of all RPCs, and the roles of names and tokens.
 
 docs/security.md shows the table to people.
 """
@@ -14,16 +14,16 @@ from esd.services.domain.errors import InvalidArgument
 
 
 class Role(StrEnum):
-    """What a caller is to a deployment. One caller may have several."""
+    """The part of a caller in a deployment. One caller may have several roles."""
 
-    WORKER = "worker"  # trains: it moves rows and reports
-    DISPATCHER = "dispatcher"  # plans: it writes checkpoints and the sample log, and goes back to them
+    WORKER = "worker"  # trains: moves rows and reports
+    DISPATCHER = "dispatcher"  # plans: writes checkpoints and the sample log, and restores them
     DRIVER = "driver"  # starts jobs, sends samples, fetches the model
-    OBSERVER = "observer"  # looks on
-    OPERATOR = "operator"  # looks at everything, and ends jobs
+    OBSERVER = "observer"  # reads the state of jobs and servers
+    OPERATOR = "operator"  # reads everything, and ends jobs
 
 
-ANYBODY = frozenset(Role)  # of a health call not even a role is asked
+ANYBODY = frozenset(Role)  # health calls need no role at all
 
 _WORKER = frozenset({Role.WORKER})
 _DISPATCHER = frozenset({Role.DISPATCHER})
@@ -73,21 +73,21 @@ ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
     }
 )
 
-# The parts of checkpoints that a worker may put and get; the others are the dispatcher's own.
+# The parts of checkpoints that a worker may store and read; only the dispatcher may use the others.
 DENSE_PART = "dense"
 PARTS_OF_WORKERS = frozenset({DENSE_PART})
 
-# Names in certificates that say a role by themselves.
+# Names in certificates that denote a role by themselves.
 _PLAIN_NAMES: Mapping[str, Role] = MappingProxyType({role.value: role for role in Role} | {"client": Role.DRIVER})
 _ANY_NAME = "*"
 
 
 class RolesByName:
-    """The roles of the names in certificates, as the setting `tls_clients` gives them.
+    """The roles of the names in certificates, from the setting `tls_clients`.
 
     Args:
-        listed: entries NAME=ROLE, separated by commas. NAME alone is enough for one that says its role: that of a role,
-            or `client`, which is a driver. `*=ROLE` is for every name; `*` alone, for every name that says its role.
+        listed: entries NAME=ROLE, separated by commas. NAME alone suffices if it denotes its role: the name of a role,
+            or `client`, which is a driver. `*=ROLE` is for every name; `*` alone, for every name that denotes its role.
 
     Raises:
         InvalidArgument: an entry names no role.
@@ -103,13 +103,13 @@ class RolesByName:
                 self._listed[name] = _role(role, entry) if name and role else _role(entry, entry)
 
     def of(self, names: Iterable[str]) -> frozenset[Role]:
-        """Returns the roles of the names of one certificate together."""
+        """Returns the roles of all names of one certificate."""
         return frozenset(self._listed[name] for name in (*names, _ANY_NAME) if name in self._listed)
 
 
 def _role(name: str, entry: str) -> Role:
     if name not in _PLAIN_NAMES:
-        raise InvalidArgument(f"{entry!r} says no role; write NAME=ROLE, with one of {', '.join(Role)}")
+        raise InvalidArgument(f"{entry!r} names no role; write NAME=ROLE, with one of {', '.join(Role)}")
     return _PLAIN_NAMES[name]
 
 
@@ -119,8 +119,8 @@ class Token:
 
     Attributes:
         secret: the token itself.
-        role: of whoever carries it; None for every role, as where one token is for everything.
-        name: tells it from the others, without giving it away.
+        role: the role of its bearer; None for every role, if one token is for all callers.
+        name: identifies it in messages without revealing it.
     """
 
     secret: str = field(repr=False)
@@ -129,14 +129,13 @@ class Token:
 
 
 def read_tokens(text: str) -> tuple[Token, ...]:
-    """Reads a file of tokens: one for everything, or lines of a role and a token.
+    """Reads a file of tokens: a single token for all roles, or lines of a role and a token.
 
-    A role may have several tokens, so that each of its callers can have one of its own. Lines that begin with # are
-    comments.
+    A role may have several tokens, so that each of its callers can have its own. Lines that begin with # are comments.
 
     Raises:
-        InvalidArgument: there is none, a line is not of a role and a token, or a token has characters that the header
-            of a call cannot carry. The text gives none of them away.
+        InvalidArgument: the file is empty, a line is not a role and a token, two tokens are equal, or a token has
+            characters that the header of a call cannot carry. The message reveals no token.
     """
     lines = {number: line.split() for number, line in enumerate(text.splitlines(), 1) if not line.startswith("#")}
     lines = {number: words for number, words in lines.items() if words}
@@ -144,9 +143,7 @@ def read_tokens(text: str) -> tuple[Token, ...]:
         raise InvalidArgument("the file is empty")
     for number, words in lines.items():
         if not (words[-1].isascii() and words[-1].isprintable()):
-            raise InvalidArgument(
-                f"the token in line {number} has other characters than those of ASCII that are printed"
-            )
+            raise InvalidArgument(f"the token in line {number} has characters other than the printable ones of ASCII")
     if len(lines) == 1 and all(len(words) == 1 for words in lines.values()):
         return tuple(Token(secret) for (secret,) in lines.values())
     for number, words in lines.items():

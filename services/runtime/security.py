@@ -1,7 +1,7 @@
-"""What a process shows to its peers: TLS certificates, and the token that its calls carry.
+"""The credentials of a process towards its peers: TLS certificates, and the token that its calls carry.
 
-The same credentials serve it as a server and as a client. Secrets come from files and stay in here: no text that
-this module makes contains one.
+One set of credentials serves a process as a server and as a client. Secrets come from files, and no message of this
+module contains one.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from esd.services.runtime.settings import ClientSettings, PeerSettings, Settings
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What one process shows and asks.
+    """The credentials of one process, and its demands on its callers.
 
     Attributes:
-        authority: PEM of the certificate authorities that peers' certificates are checked against; with it,
-            channels to other services are encrypted.
-        certificate: PEM of this process's own certificate, and those between it and the authority; with it, a
-            server encrypts, and a client can prove who it is.
+        authority: PEM of the certificate authorities that peers' certificates are checked against; with it, channels to
+            other services are encrypted.
+        certificate: PEM of this process's own certificate and of the intermediate ones; with it, a server encrypts, and
+            a client can prove its identity.
         key: PEM of its private key.
         token: sent with every call, over encrypted channels only.
-        server_name: a name that servers' certificates must have; empty: the host at which each is called.
-        accepted: the tokens of which a server asks every call for one; empty: for none.
+        server_name: a name that servers' certificates must have; empty: the host of each server's address.
+        accepted: the tokens of which a server requires one with every call; empty: none is required.
     """
 
     authority: bytes | None = field(default=None, repr=False)
@@ -46,8 +46,8 @@ class Credentials:
         """Reads the files that the settings name.
 
         Raises:
-            SettingsError: a file is missing or holds something else, certificate and key do not belong together,
-                a token would have to be sent in the clear, or it is not clear which. The text names the variables.
+            SettingsError: a file is missing or malformed, certificate and key do not match, a token would be sent
+                without encryption, or the file of a client has several tokens. The message names the variables.
         """
         _check_pairs(settings)
         _check_contents(settings)
@@ -67,16 +67,17 @@ class Credentials:
         tls_key: Path | str | None = None,
         token_file: Path | str | None = None,
     ) -> Self:
-        """Reads what a user shows to services. A file that is not given is that of ESD_CLIENT_TLS_CA and so on, if any.
+        """Reads a user's credentials for services. A file that is not given comes from ESD_CLIENT_TLS_CA and so on.
 
         Args:
             tls_ca: PEM file of the certificate authorities that services are checked against.
             tls_certificate: PEM file of the user's certificate.
             tls_key: PEM file of its private key.
-            token_file: file of the token that services ask for.
+            token_file: file of the token that services require.
 
         Raises:
-            SettingsError: as `read`.
+            SettingsError: a file is missing or malformed, certificate and key do not match, a token would be sent
+                without encryption, or the file has several tokens. The message names the variables.
         """
         given = load(
             ClientSettings,
@@ -124,7 +125,8 @@ def _accepted_tokens(settings: PeerSettings) -> tuple[Token, ...]:
     if settings.token_file is None:
         return ()
     try:
-        # Bytes that are no text become characters that no token may have, so that the line is named and not shown.
+        # Invalid bytes become a character that no token may have, so that the error names the line and does not show
+        # it.
         return read_tokens(settings.token_file.read_text(encoding="utf-8", errors="replace"))
     except InvalidArgument as error:
         raise SettingsError(f"{settings.variable('token_file')}={settings.token_file}: {error}") from error
@@ -134,8 +136,8 @@ def _own_token(settings: PeerSettings, accepted: Sequence[Token]) -> str | None:
     """Returns the token that the process sends: the only one, or the first of its role; None if it has none."""
     if isinstance(settings, ClientSettings) and len(accepted) > 1:
         raise SettingsError(
-            f"{settings.variable('token_file')}={settings.token_file}: the file is a service's, with {len(accepted)} "
-            "tokens; a caller has a file with its own alone"
+            f"{settings.variable('token_file')}={settings.token_file}: this is a service's file, with {len(accepted)} "
+            "tokens; a caller has a file with its own token alone"
         )
     if isinstance(settings, ClientSettings):
         return next((token.secret for token in accepted), None)
@@ -143,7 +145,7 @@ def _own_token(settings: PeerSettings, accepted: Sequence[Token]) -> str | None:
 
 
 def _check_contents(settings: PeerSettings) -> None:
-    """Lets OpenSSL read the files: gRPC itself would fail without a reason, or at the first call."""
+    """Checks the files with OpenSSL: gRPC itself would fail without a reason, or only at the first call."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if settings.tls_ca:
         try:

@@ -30,12 +30,13 @@ _log = logging.getLogger(__name__)
 _HANDSHAKE_SECONDS = 10
 _IDLE_SECONDS = 300
 
-# What a client may send of a call before somebody reads it. gRPC would let it grow to megabytes with the link's
-# measured bandwidth and delay, for strangers that are about to be refused, too: 64 connections of them took 240 MB.
-# A stream of requests gets 250 MB/s at a round trip of 1 ms with it, and 12 MB/s at 20 ms.
+# The bytes of a call that a client may send before the server reads them. gRPC would let the window grow to megabytes
+# with the measured bandwidth and delay of the link, even for strangers that are about to be refused: 64 such
+# connections took 240 MB. With this window a stream of requests reaches 250 MB/s at a round trip of 1 ms, and 12 MB/s
+# at 20 ms.
 _WINDOW_BYTES = 2**18
 
-# add_XServicer_to_server, the servicer, and the service's full name such as "esd.v1.ParameterServer".
+# The generated add_XServicer_to_server, the servicer, and the service's full name such as "esd.v1.ParameterServer".
 Service = tuple[Callable[[Any, grpc.aio.Server], None], Any, str]
 
 
@@ -44,8 +45,8 @@ class Server:
     """A running server.
 
     Attributes:
-        address: `host:port` that it listens on.
-        metrics_address: `host:port` of the metrics page; None when it is off.
+        address: `host:port` of the gRPC service.
+        metrics_address: `host:port` of the metrics page; None if it is off.
     """
 
     address: str
@@ -53,7 +54,7 @@ class Server:
     _health: Health
 
     async def set_serving(self, serving: bool) -> None:
-        """Tells health checks whether the service can do its work now. A new server is not serving."""
+        """Sets the status of health checks. A new server is not serving."""
         await self._health.set_serving(serving)
 
 
@@ -62,13 +63,13 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
     """Serves until the block is left; then refuses new calls and lets running ones finish for the grace period.
 
     Args:
-        name: of the service, for logs.
-        services: what to serve.
+        name: name of the service, for logs.
+        services: the services.
         settings: address, limits, grace period, metrics port.
 
     Raises:
-        FailedPrecondition: an address cannot be listened on.
-        SettingsError: certificates, keys or tokens are not what they should be.
+        FailedPrecondition: the server cannot listen on an address.
+        SettingsError: a file of certificates, keys or tokens is missing or malformed.
     """
     credentials = Credentials.read(settings)
     guard = Guard(credentials.accepted, RolesByName(settings.tls_clients) if settings.tls_clients else None)
@@ -102,43 +103,44 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
 
 
 def _tell_who_may_call(guard: Guard, address: str, settings: ServerSettings) -> None:
-    """Says so in the log, if callers are not told apart, and which settings do so."""
+    """Logs that callers are not distinguished, if so, and the settings that give them roles."""
     clients, tokens = settings.variable("tls_clients"), settings.variable("token_file")
     if guard.is_open:
-        _log.info("whoever reaches %s may make every call; %s or %s gives callers roles", address, clients, tokens)
+        _log.info(
+            "every process that reaches %s may make every call; %s or %s gives callers roles", address, clients, tokens
+        )
     elif not guard.knows_roles:
         _log.info(
-            "whoever has the token may make every call at %s; %s, or lines of a role and a token in %s, gives callers "
-            "roles",
+            "every bearer of the token may make every call at %s; %s, or lines of a role and a token in %s, gives "
+            "callers roles",
             address, clients, tokens,
         )  # fmt: skip
 
 
 def server_options(settings: ServerSettings) -> Sequence[tuple[str, int]]:
-    """Returns what the server tells gRPC; its clients' side is `channel_options`."""
+    """Returns gRPC's options for the server; `channel_options` are their counterpart."""
     return (
         *KEEPALIVE_OPTIONS,
-        # Half of what our clients do, so that a ping that comes early is no offence ("too many pings").
+        # Half of our clients' interval, so that a ping that comes early is not answered with "too many pings".
         ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_SECONDS * 500),
         ("grpc.max_send_message_length", settings.max_message_bytes),
         ("grpc.max_receive_message_length", settings.max_request_bytes),
-        # Strangers that connect and say nothing, or nothing more, do not stay. Clients open a connection again when
-        # they need it.
+        # Connections of strangers that send nothing are closed. Clients reconnect when they need a connection again.
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_SECONDS * 1000),
         ("grpc.max_connection_idle_ms", _IDLE_SECONDS * 1000),
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
-        # By default Linux lets two servers share a port and deals connections out between them.
+        # Without this, Linux would let two servers share a port and divide the connections between them.
         ("grpc.so_reuseport", 0),
     )
 
 
 def _listen(server: grpc.aio.Server, settings: ServerSettings, credentials: Credentials) -> str:
-    """Binds the server and returns the address with the real port."""
+    """Binds the server and returns the address with its actual port."""
     host, _, _ = settings.listen.rpartition(":")
     try:
         return f"{host}:{_bind(server, settings, credentials)}"
-    except RuntimeError:  # gRPC's text has no reason, the operating system has
+    except RuntimeError:  # gRPC's error has no reason, the operating system's has
         raise FailedPrecondition(
             f"cannot listen on {settings.listen}: {_refusal(settings.listen)}; "
             f"choose another address with {settings.variable('listen')}"
@@ -151,14 +153,14 @@ def _bind(server: grpc.aio.Server, settings: ServerSettings, credentials: Creden
     if ask_clients and not (credentials.certificate and credentials.authority):
         raise SettingsError(
             f"{settings.variable('tls_clients')} is set without {settings.variable('tls_certificate')} and "
-            f"{settings.variable('tls_ca')}, so there are no certificates to look at"
+            f"{settings.variable('tls_ca')}, so clients' certificates cannot be checked"
         )
     secure = credentials.for_server(ask_clients=ask_clients)
     if secure is not None:
         return server.add_secure_port(settings.listen, secure)
     if not _is_loopback(settings.listen):
         _log.warning(
-            "%s is served without encryption to whoever can reach it; set %s and %s unless the network is private",
+            "%s is served without encryption to every caller; set %s and %s unless the network is private",
             settings.listen,
             settings.variable("tls_certificate"),
             settings.variable("tls_key"),
@@ -172,7 +174,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _refusal(address: str) -> str:
-    """Why the operating system does not let us listen on an address."""
+    """Returns the operating system's reason why an address cannot be bound."""
     host, port = split_address(address)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         try:

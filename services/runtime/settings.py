@@ -1,6 +1,6 @@
-"""Settings of a service: flags over environment over TOML file over defaults, all mistakes reported at once.
+"""Settings of a service: flags over environment over TOML file over defaults. All mistakes are reported at once.
 
-A service's class names its environment prefix; its section of the file named by `ESD_CONFIG` follows from it:
+The class of a service names its environment prefix; its section of the file named by `ESD_CONFIG` follows from it:
 
     class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         store: str = "memory"          # ESD_PS_STORE, `esd serve ps --store`, or `store` under [ps]
@@ -28,7 +28,7 @@ from esd.services.runtime.roles import Role, RolesByName
 CONFIG_VARIABLE = "ESD_CONFIG"
 SECTIONS = ("ps", "dispatcher", "worker", "client")
 
-# The only default that is found at run time, in words.
+# The only default that is determined at run time, in words.
 NUMBER_OF_PROCESSORS = "number of processors"
 
 DEFAULT_MAX_MESSAGE_BYTES = 64 * 2**20
@@ -36,11 +36,11 @@ DEFAULT_MAX_REQUEST_BYTES = 16 * 2**20  # a pull of a million rows
 
 
 class SettingsError(InvalidArgument):
-    """One or more settings are wrong; the text lists all of them."""
+    """One or more settings are wrong; the message lists all of them."""
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[ipv6]:port`; raises ValueError if it is neither."""
+    """Returns host and port of `host:port` or `[ipv6]:port`. Raises ValueError if the address has neither form."""
     host, colon, port = address.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not (colon and bare and port.isdecimal() and int(port) < 2**16) or (":" in bare) != (host != bare):
@@ -51,7 +51,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def join_address(host: str, port: int | str) -> str:
-    """Returns `host:port`, or `[ipv6]:port`, which `split_address` takes apart."""
+    """Returns `host:port`, or `[ipv6]:port`; `split_address` is the inverse."""
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
@@ -87,7 +87,7 @@ ListedClients = Annotated[str, AfterValidator(_roles_by_name)]
 
 
 class Settings(BaseSettings):
-    """Base of all settings: frozen, unknown keys refused, secrets (SecretStr) hidden in every text."""
+    """Base of all settings: frozen, refuses unknown keys, hides secrets (SecretStr) in every text."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
 
@@ -100,17 +100,17 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the signature is pydantic-settings'
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments over environment over file."""
+        """Orders the sources: arguments over environment over file."""
         return init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=_read_file(cls.section()))
 
     @classmethod
     def variable(cls, field: str) -> str:
-        """Returns the environment variable of a field, for messages: ESD_PS_LISTEN."""
+        """Returns the environment variable of a field, for messages, such as ESD_PS_LISTEN."""
         return f"{cls.model_config['env_prefix']}{field}".upper()
 
     @classmethod
     def flag(cls, field: str) -> str:
-        """Returns the option of `esd serve` that sets a field: --metrics-port."""
+        """Returns the option of `esd serve` that sets a field, such as --metrics-port."""
         return "--" + field.replace("_", "-")
 
     @classmethod
@@ -121,14 +121,14 @@ class Settings(BaseSettings):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What people are told about one setting, in the help of `esd serve` and in docs/reference/settings.md.
+    """The documentation of one setting, in the help of `esd serve` and in docs/reference/settings.md.
 
     Attributes:
         field: its name in the settings class, and its key in the file.
         variable: its environment variable.
         flag: its option of `esd serve`.
         switch: whether the flag takes no value, and has an opposite that begins with --no-.
-        default: the value in force without it, as people write it; empty for nothing, None where it must be set.
+        default: the default as people write it; empty for no value, None if the setting is required.
         meaning: the field's description.
     """
 
@@ -141,7 +141,7 @@ class Explanation:
 
 
 def explain(settings: type[Settings]) -> Iterator[Explanation]:
-    """Explains every setting of a service: its own first, then those that all services have."""
+    """Explains every setting of a service: its own ones first, then the common ones."""
     for field, info in sorted(settings.model_fields.items(), key=lambda item: item[0] in ServerSettings.model_fields):
         yield Explanation(
             field=field,
@@ -164,10 +164,11 @@ def _default_text(value: Any) -> str | None:
 
 
 class PeerSettings(Settings):
-    """What a process shows to those it talks to, and asks of them. All unset: plaintext, for one machine only.
+    """The credentials of a process towards its peers. All unset: plaintext, for one machine only.
 
     Attributes:
-        role: whose token of a token_file with several the process sends; None: it calls nobody, or is a user's.
+        role: selects the token to send from a token_file with several; None: the process calls no service, or is a
+            user's.
     """
 
     role: ClassVar[Role | None] = None
@@ -189,11 +190,11 @@ class PeerSettings(Settings):
 
 
 class ClientSettings(PeerSettings, env_prefix="ESD_CLIENT_"):
-    """How the `esd` command talks to services that run already."""
+    """The settings of the `esd` command as a client of running services."""
 
 
 class ServerSettings(PeerSettings):
-    """Settings that all services have."""
+    """Settings of all services."""
 
     listen: Address = Field("127.0.0.1:0", description="host:port of the gRPC service; port 0 takes any free one")
     metrics_port: PortOrOff = Field(
@@ -235,10 +236,10 @@ def load(settings: type[S], **given: Any) -> S:
 
     Args:
         settings: the service's class.
-        given: values of fields that win over both; None is as good as not given.
+        given: values of fields, which take precedence over both; None counts as not given.
 
     Raises:
-        SettingsError: lists every mistake with its variable, and its place in the file if it comes from there.
+        SettingsError: a setting is wrong; the message lists every mistake with its variable and its place in the file.
     """
     mistakes = _unknown_variables(settings)
     given = {field: value for field, value in given.items() if value is not None}

@@ -1,7 +1,7 @@
-"""Errors on the wire: one table, both directions.
+"""The mapping between errors and gRPC statuses: one table for both directions.
 
-A server sends the status code of the error's class and, in trailing metadata, the class's name as the reason.
-A client rebuilds the class from that name, looked up in the table: a peer can never choose what gets imported.
+A server sends the status code of the error's class and, in trailing metadata, the class's name as the reason. A client
+rebuilds the class from this name through the table, so a peer can never choose a class to import.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ CODES: Mapping[type[EsdError], grpc.StatusCode] = MappingProxyType(
 )
 
 _BY_REASON = {cls.__name__: cls for cls in CODES}
-# Statuses without a reason come from gRPC itself. A code that stands for several classes means the first.
+# Statuses without a reason come from gRPC itself. A code of several classes maps to the first of them.
 _BY_CODE = {code: cls for cls, code in reversed(tuple(CODES.items()))}
 
-# A call that a service does not know is another service's: somebody has taken one address for the other.
+# A service that does not know a call is another service: the caller has its address wrong.
 _BY_CODE |= {grpc.StatusCode.UNIMPLEMENTED: FailedPrecondition}
 
-# A peer that is stopped, wakes up after the deadline or loses its connection in the middle of an answer gives up calls
-# that nobody has cancelled. That passes, whatever gRPC calls it.
+# A peer that is stopped, resumes after the deadline or loses its connection in the middle of an answer cancels calls
+# that no caller has cancelled. That is temporary, under each of gRPC's names for it.
 _BY_CODE |= {grpc.StatusCode.CANCELLED: Unavailable, grpc.StatusCode.ABORTED: Unavailable}
-_BROKEN_STREAM = ("RST_STREAM", "Stream removed", "Internal error from Core")  # details that no service of ours sends
+_BROKEN_STREAM = ("RST_STREAM", "Stream removed", "Internal error from Core")  # none of our services sends these
 
-# What gRPC says when one of our limits stops a call, what that means to the caller, and the setting behind it.
+# gRPC's texts when a limit stops a call, with our error and the setting of the limit.
 _LIMITS: Mapping[str, tuple[type[EsdError], str]] = MappingProxyType(
     {
         "SERVER: Received message larger than max": (ResourceExhausted, "max_request_bytes"),
@@ -77,21 +77,21 @@ _LIMITS: Mapping[str, tuple[type[EsdError], str]] = MappingProxyType(
     }
 )
 
-# Where a caller finds the settings that its errors name.
+# The places of the settings that the errors of callers name.
 _KNOBS = "esd has them as ESD_CLIENT_TLS_CA and so on, a service that calls as ESD_<SERVICE>_TLS_CA"
 
-# What may be the matter with a service that refuses connections without saying why.
+# The likely cause when a service refuses connections without a reason.
 NO_AGREEMENT = f"both ends do not agree on TLS (tls_ca, tls_certificate and tls_key of the caller; {_KNOBS})"
 
-# What gRPC's client says when a server hangs up on it at once, as one with TLS does on peers that it does not like.
+# gRPC's text at a client whose server closes the connection at once, as a TLS server does with unacceptable peers.
 _HUNG_UP = "Socket closed"
 
-# What gRPC's client says when a handshake fails, and what that means. There is no use in trying again.
+# gRPC's texts at a client after a failed handshake, with their meaning. A retry is of no use.
 _HANDSHAKES: Mapping[str, str] = MappingProxyType(
     {
         "Hostname Verification Check failed": (
-            "the service's certificate is not valid for the name or address by which the caller reaches it: call it by "
-            "one that it has, or make it a certificate with this one"
+            "the service's certificate is not valid for the name or address in the caller's settings: use one in the "
+            "certificate, or make a certificate with this name"
         ),
         "CERTIFICATE_VERIFY_FAILED": (
             "the service's certificate is not valid now (expired, or a clock is wrong), or tls_ca of the caller is not "
@@ -105,18 +105,18 @@ _HANDSHAKES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# What gRPC's client says of an address that it does not reach, and what that means.
+# gRPC's texts at a client that does not reach an address, with their meaning.
 _UNREACHED = (
     (
         re.compile(
             r"failed to connect to all addresses; last error: \w+: ipv[46]:(?P<address>\S+): "
             r"(Failed to connect to remote host: )?(?P<cause>.+)"
         ),
-        "nobody takes connections at {address}: {cause}; is the service up, and does it listen at this address?",
+        "no connection is accepted at {address}: {cause}; is the service up, and does it listen at this address?",
     ),
     (
         re.compile(r"errors resolving (?P<address>\S+): \[.*: (?P<cause>[^:]+)\]"),
-        "nobody knows the host of {address}: {cause}",
+        "the host of {address} is unknown: {cause}",
     ),
 )
 
@@ -130,7 +130,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a peer gets to see of an error."""
+    """The part of an error that a peer sees."""
 
     code: grpc.StatusCode
     details: str
@@ -138,10 +138,11 @@ class Status:
 
 
 def status_of(error: Exception) -> Status:
-    """Returns the status of an error, by the most specific class of the table that it belongs to.
+    """Returns the status of an error, by its most specific class in the table.
 
-    Anything outside the table is a defect of ours: it is logged with its traceback, and the peer gets a fixed
-    text, since the original may hold data or paths that are not the peer's business.
+    An error outside the table is a defect of ours: it is logged with its traceback, and the peer gets a fixed text,
+        since
+    the original may contain data or paths that the peer must not see.
     """
     known = next((cls for cls in type(error).__mro__ if cls in CODES), Internal)
     if known is Internal:
@@ -152,12 +153,12 @@ def status_of(error: Exception) -> Status:
 
 
 def error_of(code: int, reason: str, details: str) -> EsdError:
-    """Returns the domain error that a peer has named in a message: a status within a stream.
+    """Returns the domain error of a status that a peer sent in a message within a stream.
 
     Args:
         code: number of the gRPC status code.
         reason: name of the error's class.
-        details: the text.
+        details: text of the error.
     """
     if reason in _BY_REASON:
         return _BY_REASON[reason](details)
@@ -166,9 +167,9 @@ def error_of(code: int, reason: str, details: str) -> EsdError:
 
 
 def error_from(rpc_error: grpc.aio.AioRpcError) -> EsdError:
-    """Returns the domain error that a failed call stands for: the one the server raised, or gRPC's own translated."""
+    """Returns the domain error of a failed call: the error that the server raised, or a translation of gRPC's own."""
     details = rpc_error.details() or ""
-    trailing: Any = rpc_error.trailing_metadata()  # a mapping, though the stubs have it as a tuple
+    trailing: Any = rpc_error.trailing_metadata()  # a mapping, although the stubs declare a tuple
     reason = trailing.get(REASON_KEY)
     if reason in _BY_REASON:
         return _BY_REASON[reason](details)
@@ -181,7 +182,7 @@ def error_from(rpc_error: grpc.aio.AioRpcError) -> EsdError:
     code = rpc_error.code()
     if _HUNG_UP in details and code is grpc.StatusCode.UNAVAILABLE:
         details += (
-            "; if it goes on, the service may want TLS (tls_ca of the caller) or a certificate that it trusts "
+            "; if this continues, the service may require TLS (tls_ca of the caller) or a certificate that it trusts "
             f"(tls_certificate and tls_key; {_KNOBS})"
         )
     if unreached := _unreached(details):
@@ -194,7 +195,7 @@ def error_from(rpc_error: grpc.aio.AioRpcError) -> EsdError:
 
 
 def _unreached(details: str) -> str | None:
-    """Returns what it means that gRPC's client has not reached an address; None if it does not say so."""
+    """Returns a plainer text if gRPC's client did not reach an address; None if its text means something else."""
     for said, meaning in _UNREACHED:
         if found := said.fullmatch(details):
             return meaning.format(address=unquote(found["address"]), cause=found["cause"])
@@ -202,13 +203,13 @@ def _unreached(details: str) -> str | None:
 
 
 class Requests(Generic[T]):
-    """The requests of a client's stream. It remembers what their source raised, which gRPC keeps to itself.
+    """The requests of a client's stream. It keeps the error of their source, which gRPC does not pass on.
 
     Args:
         source: yields the requests.
 
     Attributes:
-        failure: what the source raised; None while it goes well.
+        failure: the error that the source raised; None if it raised none.
     """
 
     def __init__(self, source: AsyncIterator[T]) -> None:
@@ -232,12 +233,12 @@ def domain_errors(requests: Requests[Any] | None = None) -> Iterator[None]:
             async for chunk in stub.Scan(request, timeout=30):
                 ...
 
-    A connection that is reset while a client's stream is written makes grpc.aio cancel the call by itself, and whoever
-    awaits it. Nobody has asked for that, so it must not end the task that made the call, as its own cancellation would:
-    it is Unavailable, like any other broken connection.
+    If a connection is reset while a client's stream is being written, grpc.aio itself cancels the call and every task
+    that awaits it. Such a cancellation was not requested, so it must not end the task that made the call: it becomes
+    Unavailable, like any other broken connection.
 
     Args:
-        requests: those of the call inside the block; what their source raised is raised here.
+        requests: the requests of the call inside the block; an error of their source is raised here.
     """
     try:
         yield

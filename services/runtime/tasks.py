@@ -1,4 +1,4 @@
-"""Work that runs side by side: in threads, and in groups of tasks."""
+"""Concurrent work: in threads, and in groups of tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def run_in(thread: Executor, function: Callable[P, T], *args: P.args, **kw
 
 
 async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Runs coroutines side by side, and returns their results. The first failure cancels the others and is raised."""
+    """Runs coroutines concurrently, and returns their results. The first failure cancels the others and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in coroutines]
@@ -27,10 +27,10 @@ async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def is_cancelled() -> bool:
-    """Whether somebody has cancelled the running task.
+    """Returns whether the running task itself was cancelled.
 
-    A task that nobody has cancelled may meet a CancelledError all the same: that of another task, or of a thread's
-    work, whose result it waits for.
+    A task that was not cancelled may meet a CancelledError, too: the error of another task, or of a thread's work,
+    whose result it awaits.
     """
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

@@ -79,7 +79,7 @@ async def test_bytes_that_are_no_message_are_the_callers_fault(toy: Any, method:
         with pytest.raises(grpc.RpcError) as caught:
             await asyncio.to_thread(call, iter([b"\xff"]) if stream else b"\xff", timeout=60)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert caught.value.details() == f"the request of {path} is not a message of the kind that it takes"
+    assert caught.value.details() == f"the request of {path} is not a message of the type that it expects"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
@@ -88,7 +88,7 @@ async def test_an_address_at_which_nobody_listens_is_named(host: str) -> None:
     async with grpc.aio.insecure_channel(address) as nobody:
         with pytest.raises(Unavailable) as caught, domain_errors():
             await nobody.unary_unary("/a/b")(b"", timeout=60)
-    assert str(caught.value).startswith(f"nobody takes connections at {address}: ")
+    assert str(caught.value).startswith(f"no connection is accepted at {address}: ")
 
 
 def test_a_host_that_nobody_knows_is_named() -> None:
@@ -96,7 +96,7 @@ def test_a_host_that_nobody_knows_is_named() -> None:
     said = "[field:hostname lookup error:address lookup failed for edge-1:50051: Domain name not found]"
     none = grpc.aio.Metadata()
     error = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, none, none, f"errors resolving edge-1:50051: {said}")
-    assert str(error_from(error)) == "nobody knows the host of edge-1:50051: Domain name not found"
+    assert str(error_from(error)) == "the host of edge-1:50051 is unknown: Domain name not found"
 
 
 async def test_a_deadline_ends_the_call_on_both_sides(toy: Any) -> None:

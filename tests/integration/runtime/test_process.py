@@ -112,8 +112,8 @@ async def test_a_service_says_where_it_is_and_stops_on_a_signal(number: signal.S
     lines = [json.loads(line) for line in errors.splitlines()]
     assert [line["message"] for line in lines] == [
         f"toy listens on {ready['address']}",
-        f"whoever reaches {ready['address']} may make every call; ESD_TOY_TLS_CLIENTS or ESD_TOY_TOKEN_FILE gives "
-        "callers roles",
+        f"every process that reaches {ready['address']} may make every call; ESD_TOY_TLS_CLIENTS or "
+        "ESD_TOY_TOKEN_FILE gives callers roles",
         f"stopping on {number.name}",
         "toy has stopped",
     ]

@@ -36,7 +36,7 @@ async def test_a_caller_of_another_release_is_refused_and_both_are_named(
         with pytest.raises(FailedPrecondition) as caught:
             await call(toy)
         assert not toy.servicer.attempts
-    assert f"the caller is of release {OTHER} of ESD, and this service of {RELEASE}" in str(caught.value)
+    assert f"the caller has release {OTHER} of ESD, and this service has {RELEASE}" in str(caught.value)
 
 
 def test_every_interface_is_part_of_a_release() -> None:

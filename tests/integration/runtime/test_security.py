@@ -48,7 +48,7 @@ async def test_an_encrypted_server_is_closed_to_plaintext(serve_toy: Any, certif
     async with serve_toy(**certificates.of("service")) as toy:
         error = await refusal(toy.server.address, PLAINTEXT)
     assert isinstance(error, Unavailable), "it may as well be a server that restarts"
-    assert "the service may want TLS (tls_ca of the caller)" in str(error)
+    assert "the service may require TLS (tls_ca of the caller)" in str(error)
     assert "ESD_CLIENT_TLS_CA" in str(error)
 
 
@@ -74,7 +74,7 @@ async def test_a_service_is_called_by_a_name_of_its_certificate(serve_toy: Any, 
     async with serve_toy(listen="127.0.0.2:0", **certificates.of("service")) as toy:
         error = await refusal(toy.server.address, client(tls_ca=certificates.authority))
     assert isinstance(error, Unauthenticated), "no use in trying again"
-    assert "certificate is not valid for the name or address by which the caller reaches it" in str(error)
+    assert "certificate is not valid for the name or address in the caller's settings" in str(error)
 
 
 async def test_a_service_may_be_known_by_another_name_than_its_address(

@@ -117,7 +117,7 @@ async def test_a_health_call_whose_request_does_not_come_is_ended(
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await outside.stream_unary("/grpc.health.v1.Health/Check")(for_ever(), timeout=60)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert "did not come within 0.1 s" in str(caught.value.details())
+    assert "did not arrive within 0.1 s" in str(caught.value.details())
 
 
 async def test_a_call_that_ends_before_its_request_is_refused(toy: Any) -> None:
@@ -125,4 +125,4 @@ async def test_a_call_that_ends_before_its_request_is_refused(toy: Any) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await outside.stream_unary("/esd.v1.ParameterServer/CreateTable")(iter([]), timeout=60)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "ended before its request came" in str(caught.value.details())
+    assert "ended before its request arrived" in str(caught.value.details())

@@ -275,5 +275,5 @@ async def test_a_worker_of_another_release_says_so_and_ends(start_servers, run_w
     job = small_job(await start_servers(1), 1, OptimizerSpec())
     _, address = await serve_scripts(job, [[]])
     monkeypatch.setattr("esd.services.runtime.channel.user_agent", lambda caller: f"{caller} esd/0.0.1+0123abcd")
-    with pytest.raises(FailedPrecondition, match=r"the caller is of release 0\.0\.1\+0123abcd"):
+    with pytest.raises(FailedPrecondition, match=r"the caller has release 0\.0\.1\+0123abcd"):
         await run_worker_job(address)

@@ -100,7 +100,7 @@ def test_roles_by_name(listed: str, names: list[str], roles: set[Role]) -> None:
 @pytest.mark.parametrize("entry", ["edge-1", "edge-1=", "edge-1=boss", "=worker", "*="])
 def test_an_entry_without_a_role_is_named(entry: str) -> None:
     with pytest.raises(
-        InvalidArgument, match=rf"'{re.escape(entry)}' says no role; write NAME=ROLE, with one of worker,"
+        InvalidArgument, match=rf"'{re.escape(entry)}' names no role; write NAME=ROLE, with one of worker,"
     ):
         RolesByName(f"worker, {entry}")
 
@@ -128,9 +128,9 @@ def test_tokens_of_roles() -> None:
         ("secret-1 secret-2\n", "line 1 is not a role and a token"),
         ("client secret-1 secret-2\n", "line 1 is not a role and a token"),
         ("worker secret-1\ndriver secret-1\n", "two lines have the same token"),
-        ("secret-1ö\n", "the token in line 1 has other characters"),
-        ("\ufeffsecret-1\n", "the token in line 1 has other characters"),
-        ("# wörter\nworker secret-1\ndriver secret-\x012\n", "the token in line 3 has other characters"),
+        ("secret-1ö\n", "the token in line 1 has characters other than"),
+        ("\ufeffsecret-1\n", "the token in line 1 has characters other than"),
+        ("# wörter\nworker secret-1\ndriver secret-\x012\n", "the token in line 3 has characters other than"),
     ],
 )
 def test_a_bad_file_of_tokens_is_refused_without_giving_one_away(text: str, message: str) -> None:
