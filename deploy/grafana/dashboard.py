@@ -62,7 +62,7 @@ ROWS: dict[str, Sequence[Panel]] = {
                 (
                     "Normalised entropy",
                     "normalised_entropy",
-                    "The loss, divided by that of always predicting the mean label.",
+                    "The loss, divided by the loss of always predicting the mean label.",
                 ),
                 ("Calibration", "calibration", "Mean prediction, divided by the mean label; 1 is right."),
             )

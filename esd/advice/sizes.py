@@ -11,7 +11,7 @@ _FACTOR = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 
 def parse_size(text: str) -> float:
-    """Returns bytes (`512m` is 512,000,000). Raises InvalidArgument for anything but a positive number."""
+    """Returns the bytes of a size (`512m` is 512,000,000). Raises InvalidArgument if it is not a positive number."""
     match = _SIZE.fullmatch(text.strip().lower())
     if match is None or float(match[1]) == 0:
         raise InvalidArgument(f"size {text!r} is not a positive number of bytes such as 512m or 2g")

@@ -15,7 +15,7 @@ from esd.services.domain.ids import table_of
 
 T = TypeVar("T", bound=np.generic)
 
-# Of a batch: the type and the number of dimensions.
+# The arrays of a batch: type and number of dimensions.
 _ARRAYS: dict[str, tuple[type[np.generic], int]] = {
     "ids": (np.uint64, 1),
     "labels": (np.float32, 2),
@@ -35,9 +35,9 @@ class SampleBatch:
         ids: uint64 [N], the embedding row ids: sample by sample, and in each sample feature by feature.
         dense: float32 [k, d].
         labels: float32 [k, L].
-        lengths: uint16 [k, F], how many ids each sample has of each feature; None: exactly one of each, so N = k F.
-        weights: float32 [k], what each sample's loss is multiplied by; None: 1.
-        groups: uint64 [k], what each sample belongs to, such as its user; None: nothing is known of that.
+        lengths: uint16 [k, F], number of ids of each feature in each sample; None: exactly one of each, so N = k F.
+        weights: float32 [k], factor of each sample's loss; None: 1.
+        groups: uint64 [k], group of each sample, such as its user; None: samples have no groups.
     """
 
     ids: NDArray[np.uint64]
@@ -49,7 +49,7 @@ class SampleBatch:
 
     @classmethod
     def of_fields(cls, ids: NDArray[np.uint64], dense: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
-        """Makes samples that have exactly one id of each feature: ids [k, F], dense [k, d], labels [k] or [k, L]."""
+        """Makes samples with exactly one id of each feature: ids [k, F], dense [k, d], labels [k] or [k, L]."""
         return cls(ids.reshape(-1), dense, labels.reshape(len(labels), -1) if len(labels) else labels.reshape(0, 1))
 
     def __len__(self) -> int:
@@ -70,26 +70,26 @@ class SampleBatch:
             return self.ids[int(begins[start]) : int(begins[max(start, stop)])]
         chosen = np.arange(len(self))[rows]
         counts = np.diff(begins)[chosen]
-        # The positions of a sample's ids go up by one from where they begin here.
+        # The positions of a sample's ids rise by one from its beginning here.
         steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         picked: NDArray[np.uint64] = self.ids[np.repeat(begins[chosen], counts) + steps]
         return picked
 
     @property
     def fields(self) -> int:
-        """F; 0 when that cannot be told, as there are no samples."""
+        """F; 0 if it is unknown because there are no samples."""
         if self.lengths is not None:
             return int(self.lengths.shape[1])
         return len(self.ids) // max(1, len(self))
 
     @property
     def by_field(self) -> NDArray[np.uint64]:
-        """The ids of samples that have exactly one of each feature, uint64 [k, F]. It is for no others."""
+        """The ids of samples with exactly one id of each feature, uint64 [k, F]. Must not be used for other samples."""
         return self.ids.reshape(len(self), self.fields)
 
     @property
     def begins(self) -> NDArray[np.int64]:
-        """Where in `ids` those of each sample begin, int64 [k + 1]; the last one is N."""
+        """The position in `ids` at which each sample begins, int64 [k + 1]; the last one is N."""
         if self.lengths is None:
             return np.arange(len(self) + 1, dtype=np.int64) * self.fields
         begins = np.zeros(len(self) + 1, np.int64)
@@ -98,14 +98,14 @@ class SampleBatch:
 
     @property
     def id_columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint16] | None]:
-        """The ids as the engine takes them: [k, F] and None, or [N] and their lengths; C-contiguous."""
+        """The ids in the form of the engine: [k, F] and None, or [N] and their lengths; C-contiguous."""
         if self.lengths is None:
             return np.ascontiguousarray(self.by_field), None
         return np.ascontiguousarray(self.ids), np.ascontiguousarray(self.lengths)
 
     @property
     def first_ids(self) -> NDArray[np.uint64]:
-        """The first id of each feature of each sample, uint64 [k, F]; 0 where there is none."""
+        """The first id of each feature of each sample, uint64 [k, F]; 0 if the sample has none."""
         if self.lengths is None:
             return self.by_field
         lengths = self.lengths.reshape(-1)
@@ -115,12 +115,12 @@ class SampleBatch:
         return firsts.reshape(self.lengths.shape)
 
     def of_ids(self, of_features: NDArray[T]) -> NDArray[T]:
-        """Returns for each id what is said of its feature, [N]; `of_features` are [F]."""
+        """Returns for each id the value of its feature, [N]; `of_features` has one value per feature, [F]."""
         of_lists = np.tile(of_features, len(self))
         return of_lists if self.lengths is None else np.repeat(of_lists, self.lengths.reshape(-1))
 
     def ids_of_feature(self, feature: int) -> NDArray[np.uint64]:
-        """Returns all ids of one feature, by its number, in the order of the samples: uint64 [n]."""
+        """Returns all ids of one feature, given by its number, in the order of the samples: uint64 [n]."""
         if self.lengths is None:
             return self.by_field[:, feature]
         of_feature = np.zeros(self.lengths.shape, np.bool_)
@@ -131,7 +131,7 @@ class SampleBatch:
     def concatenate(cls, batches: Sequence[Self]) -> Self:
         """Joins batches of the same features, dense features and labels, in order.
 
-        Weights are 1 where some of the batches have none. So are groups 0.
+        If only some of the batches have weights, the weights of the others are 1; likewise missing groups are 0.
         """
         lengths = weights = groups = None
         if any(batch.lengths is not None for batch in batches):
@@ -156,7 +156,7 @@ class SampleBatch:
         )
 
     def check_arrays(self) -> None:
-        """Raises InvalidArgument unless it has arrays of the types and dimensions above: anybody may have made it."""
+        """Raises InvalidArgument unless all arrays have the types and dimensions above; users may build batches."""
         for name, (dtype, dimensions) in _ARRAYS.items():
             array: Any = getattr(self, name)
             if array is None and name in _OPTIONAL:
@@ -172,12 +172,12 @@ class SampleBatch:
                 raise InvalidArgument(f"{name} of a SampleBatch is of {len(array)} samples, labels of {len(self)}")
         if self.lengths is None and (len(self.ids) % len(self) if len(self) else len(self.ids)):
             raise InvalidArgument(
-                f"a SampleBatch has {len(self.ids)} ids of {len(self)} samples and no lengths, which would tell how "
-                "many each has"
+                f"a SampleBatch has {len(self.ids)} ids of {len(self)} samples and no lengths, which would give the "
+                "number of ids of each"
             )
 
     def check_numbers(self) -> None:
-        """Raises InvalidArgument unless its numbers are finite, weights not negative, and lengths sum to N."""
+        """Raises InvalidArgument unless all numbers are finite, no weight is negative, and the lengths sum to N."""
         for name, values in (("dense", self.dense), ("label", self.labels), ("weight", self.weights)):
             if values is not None and not np.isfinite(values).all():
                 row = int(np.argwhere(~np.isfinite(values))[0][0])
@@ -190,7 +190,7 @@ class SampleBatch:
             raise InvalidArgument(f"lengths sum to {total}, there are {len(self.ids)} ids")
 
     def check_shape(self, features: Sequence[Feature], dense_features: int, labels: int) -> None:
-        """Raises InvalidArgument unless it has these features, and as many dense features and labels."""
+        """Raises InvalidArgument unless the batch has these features, and this number of dense features and labels."""
         for what, found, expected in (
             ("features", self.fields, len(features)),
             ("dense features", self.dense.shape[1], dense_features),
@@ -228,12 +228,12 @@ class SampleBatch:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One entry of the log of a job's sample stream, which the first parameter server keeps for the dispatcher.
+    """One entry of the log of a job's sample stream, which the first parameter server stores for the dispatcher.
 
     Attributes:
-        position: samples of the stream before it.
+        position: number of samples of the stream before it.
         samples: k; 0 marks the end of the stream.
-        batch: the k samples as an encoded SampleBatch message, which the parameter server does not look into.
+        batch: the k samples as an encoded SampleBatch message, which the parameter server does not decode.
     """
 
     position: int
@@ -242,10 +242,10 @@ class LogEntry:
 
     @property
     def end(self) -> int:
-        """Samples of the stream before the entry that follows."""
+        """Number of samples of the stream before the next entry."""
         return self.position + self.samples
 
     @property
     def closes(self) -> bool:
-        """Whether nothing follows it."""
+        """Whether it is the last entry of its stream."""
         return self.samples == 0

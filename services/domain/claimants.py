@@ -1,6 +1,6 @@
-"""Names by which parameter servers know whose a table is: random, so that no two are the same.
+"""The names by which parameter servers know the owner of a table: random, so that no two are the same.
 
-A dispatcher has one for the epochs that it begins, and a job without checkpoints, which begins none, one of its own.
+A dispatcher has one name for the epochs that it begins. A job without checkpoints, which begins no epochs, has its own.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ CLAIMANT_BYTES = 16
 
 
 def new_claimant() -> bytes:
-    """Returns a name that nobody else has."""
+    """Returns a new random name."""
     return secrets.token_bytes(CLAIMANT_BYTES)
 
 
 def check_claimant(name: bytes) -> bytes:
-    """Returns the name. Raises InvalidArgument if it is none."""
+    """Returns the name. Raises InvalidArgument if its length is wrong."""
     if len(name) != CLAIMANT_BYTES:
         raise InvalidArgument(
-            f"claimant has {len(name)} bytes, it must be {CLAIMANT_BYTES} random ones, which name the caller"
+            f"claimant has {len(name)} bytes, it must be {CLAIMANT_BYTES} random bytes that identify the caller"
         )
     return name

@@ -1,21 +1,21 @@
 """Errors that cross a service boundary.
 
     EsdError
-    ├── InvalidArgument      a value is wrong, whatever the state
-    ├── NotFound             no such table, job, lease
-    ├── FailedPrecondition   the request does not fit the state
-    │   ├── StaleVersion     a row is already newer than the plan says
-    │   └── StaleEpoch       the request belongs to an epoch that is over
+        ├── InvalidArgument      a value is wrong in any state of the system
+        ├── NotFound             the table, job or lease does not exist
+        ├── FailedPrecondition   the request does not fit the state
+        │   ├── StaleVersion     a row is already newer than the plan states
+        │   └── StaleEpoch       the request belongs to an epoch that is over
     ├── ResourceExhausted    a limit is reached, and the same request would reach it again
-    │   └── StorageUnwritable  a store takes nothing more: a full or read-only disk, a full Redis
-    ├── Unauthenticated      the peer did not prove who it is
-    ├── PermissionDenied     the peer is known, and may not do this
+        │   └── StorageUnwritable  a store accepts no more data: a full or read-only disk, a full Redis
+    ├── Unauthenticated      the peer did not prove its identity
+    ├── PermissionDenied     the peer is known, and may not make this request
     ├── Unavailable          a backend is away; the request may be repeated
-    │   └── Overloaded       a backend does as much as it takes on
-    ├── DeadlineExceeded     waited as long as allowed
+        │   └── Overloaded       a backend is at its limit of concurrent work
+        ├── DeadlineExceeded     an event did not happen in the time allowed
     └── Internal             a defect of ours; peers see a fixed text
 
-A message says which value, which limit, which knob. The mapping to gRPC status codes is one table in
+A message names the value, the limit and the setting. The mapping to gRPC status codes is one table in
 `services/runtime/status.py`; this module knows no transport.
 """
 
@@ -25,7 +25,7 @@ class EsdError(Exception):
 
 
 class InvalidArgument(EsdError):
-    """A value is wrong, whatever the state of the system."""
+    """A value is wrong in any state of the system."""
 
 
 class NotFound(EsdError):
@@ -37,7 +37,7 @@ class FailedPrecondition(EsdError):
 
 
 class StaleVersion(FailedPrecondition):
-    """A row is already newer than the version that was asked for."""
+    """A row is already newer than the requested version."""
 
 
 class StaleEpoch(FailedPrecondition):
@@ -45,23 +45,23 @@ class StaleEpoch(FailedPrecondition):
 
 
 class ResourceExhausted(EsdError):
-    """A configured limit is reached. The same request would reach it again, unless somebody makes room."""
+    """A configured limit is reached. The same request would reach it again, unless space is freed."""
 
 
 class StorageUnwritable(ResourceExhausted):
-    """What a service keeps its state in takes nothing more: a full, read-only or over-quota disk, a full Redis.
+    """The storage of a service accepts no more data: a full, read-only or over-quota disk, a full Redis.
 
-    Nothing that was kept before is lost, and the same request succeeds once there is room again. Whoever wanted a
-    checkpoint has failed to take this one, and may go on and try the next.
+    Stored data is not affected, and the same request succeeds once there is space again. A job that fails to take a
+    checkpoint for this reason may continue, and try the next one.
     """
 
 
 class Unauthenticated(EsdError):
-    """The peer did not prove who it is: no certificate, or a token that is missing or wrong."""
+    """The peer did not prove its identity: no certificate, or a token that is missing or wrong."""
 
 
 class PermissionDenied(EsdError):
-    """The peer proved who it is, and may not do this."""
+    """The peer is known, and has no right to make this request."""
 
 
 class Unavailable(EsdError):
@@ -69,12 +69,12 @@ class Unavailable(EsdError):
 
 
 class Overloaded(Unavailable):
-    """A backend does as much at a time as it takes on; the request is welcome a moment later."""
+    """A backend is at its limit of concurrent work; the request may be repeated a moment later."""
 
 
 class DeadlineExceeded(EsdError):
-    """What was waited for did not happen in the time allowed."""
+    """An event did not happen in the time allowed."""
 
 
 class Internal(EsdError):
-    """A defect of ours. Its text is logged, never sent."""
+    """A defect of ours. Its message is logged, and never sent."""

@@ -1,4 +1,4 @@
-"""Features: the named columns of a sample that hold ids, and what becomes of their embedding rows."""
+"""Features: the named columns of a sample that hold ids, and the pooling of their embedding rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LONGEST_NAME = 256  # characters
 
 
 class Pooling(Enum):
-    """What a model gets of a feature's ids. The value is the name in schemas."""
+    """The form in which a model receives the rows of a feature. The value is the name in schemas."""
 
     ONE = "one"  # the row of exactly one id
-    SUM = "sum"  # of the rows of any number of ids; zeros where there are none
+    SUM = "sum"  # the sum of the rows of any number of ids; zeros without ids
     MEAN = "mean"  # the same, divided by the number of ids
-    LIST = "list"  # the rows one by one, for a model that knows sequences
+    LIST = "list"  # the rows one by one, for a model of sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Feature:
 
     Attributes:
         name: unique among the job's features, 1..256 characters.
-        table: number of the table that its rows are in.
-        pooling: what a model gets of its ids.
-        max_length: the most ids that a sample may have of it, 1..65,535; 1 with pooling ONE.
+        table: number of its table.
+        pooling: the form in which a model receives its rows.
+        max_length: the most ids of it that a sample may have, 1..65,535; 1 with pooling ONE.
     """
 
     name: str
@@ -66,10 +66,10 @@ def numbered_ids(count: int) -> tuple[Feature, ...]:
 
 
 def tables_of(features: Iterable[Feature]) -> tuple[str | None, ...]:
-    """Returns the tables of features by number, each by the name of its first one; the first table has no name: None.
+    """Returns the names of the features' tables, by number: the name of the first feature in it; None for table 0.
 
     Raises:
-        InvalidArgument: a number is left out.
+        InvalidArgument: the numbers of the tables are not 0, 1, 2 and so on.
     """
     first: dict[int, str] = {}
     for feature in features:
@@ -80,7 +80,7 @@ def tables_of(features: Iterable[Feature]) -> tuple[str | None, ...]:
 
 
 def check_features(features: tuple[Feature, ...], tables: int) -> None:
-    """Raises InvalidArgument unless these can be the features of a job with this many tables."""
+    """Raises InvalidArgument unless these are valid features of a job with this many tables."""
     if not 1 <= len(features) <= MAX_FEATURES:
         raise InvalidArgument(f"the job has {len(features)} features, it must have 1..{MAX_FEATURES}")
     most = sum(feature.max_length for feature in features)

@@ -1,4 +1,4 @@
-"""What training takes of a machine: memory and time, as measured there."""
+"""The memory and time that training takes on a machine, as measured there."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What the worker of a job takes, as straight lines over its cached rows and its samples per iteration.
+    """The needs of a worker, as linear functions of its cached rows and its samples per iteration.
 
     Attributes:
-        fixed_bytes: the process, the model and its optimizer, without rows and samples.
-        row_bytes: of a cached row of the first table, with its optimizer state and what is kept of it (SCARS' d).
-        sample_bytes: of a sample in an iteration: its rows on their way, activations and gradients (SCARS' a).
-        step_seconds: computation of an iteration, however few samples it has.
-        sample_seconds: computation of each of its samples.
-        dense_bytes: the dense gradients, which the workers sum in every iteration.
+        fixed_bytes: memory of the process, the model and its optimizer, without rows and samples.
+        row_bytes: memory of a cached row of the first table, with optimizer state and bookkeeping (SCARS' d).
+        sample_bytes: memory of a sample in an iteration: its rows in flight, activations and gradients (SCARS' a).
+        step_seconds: computing time of an iteration, independent of its samples.
+        sample_seconds: computing time per sample.
+        dense_bytes: bytes of the dense gradients, which the workers sum in every iteration.
     """
 
     fixed_bytes: float
@@ -26,5 +26,5 @@ class Footprint:
     dense_bytes: int
 
     def cache_rows(self, memory: float, samples: int) -> int:
-        """Returns how many rows fit `memory` bytes beside an iteration's samples (SCARS eq. 7); may be negative."""
+        """Returns how many rows fit `memory` bytes in addition to the samples (SCARS eq. 7); may be negative."""
         return int((memory - self.fixed_bytes - samples * self.sample_bytes) // self.row_bytes)

@@ -1,4 +1,4 @@
-"""HybridDis as values (ESD §4.3, Algorithm 2): the problem that a caller poses, and the answer to it."""
+"""Values of HybridDis (ESD §4.3, Algorithm 2): the problem that a caller poses, and its result."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class HybridProblem:
 
     Attributes:
         costs: float32 or int32 [k, n].
-        capacities: int32 [n], how many samples each worker takes.
+        capacities: int32 [n], the number of samples for each worker.
         alpha: share of each capacity that the exact solver fills.
-        criterion: which rows of the costs the exact solver takes.
-        solver: its name.
+        criterion: selects the samples for the exact solver.
+        solver: name of the exact solver.
     """
 
     costs: Costs
@@ -39,7 +39,8 @@ class HybridProblem:
         """Makes a problem of costs, float32 or integers [k, n], and capacities, integers [n], in any form.
 
         Raises:
-            InvalidArgument: one of them is of another shape or type, or out of range; float64 would have to be rounded.
+            InvalidArgument: one of them has the wrong shape or type, or is out of range; or costs are float64, which
+                would have to be rounded.
         """
         given = as_costs(costs)
         if given.dtype == np.float64:
@@ -58,9 +59,9 @@ class HybridResult:
     Attributes:
         assignment: int32 [k], worker of each sample.
         cost: sum of the chosen costs; int for integer costs.
-        optimal_rows: uint32 [r], ascending: the samples that the exact solver decided.
-        solver: the algorithm that decided them, "none" when r = 0.
-        prices: int64 or float64 [n], optimal duals of the exact solver's part, None when r = 0; a start for the next
+        optimal_rows: uint32 [r], ascending: the samples that the exact solver assigned.
+        solver: the algorithm that assigned them, "none" if r = 0.
+        prices: int64 or float64 [n], optimal duals of the exact solver's part, None if r = 0; they can start the next
             decision.
         gap: cost of the exact solver's part less its dual bound; 0 proves it optimal.
         seconds: wall time in the solver.
@@ -76,7 +77,7 @@ class HybridResult:
 
 
 def check_choice(alpha: float, criterion: Criterion) -> None:
-    """Raises InvalidArgument unless these can choose the samples of the exact solver."""
+    """Raises InvalidArgument unless these can select samples for the exact solver."""
     if not isinstance(alpha, int | float | np.floating) or not 0 <= alpha <= 1:
         raise InvalidArgument(f"alpha is {alpha}, it must be in 0..1")
     if not isinstance(criterion, Criterion):
@@ -84,10 +85,11 @@ def check_choice(alpha: float, criterion: Criterion) -> None:
 
 
 def as_costs(values: ArrayLike) -> Costs:
-    """Returns costs, [k, n], as the solvers take them: integers as int32, floats as they are.
+    """Returns costs, [k, n], in the form of the solvers: integers as int32, floats unchanged.
 
     Raises:
-        InvalidArgument: they are no matrix of numbers, k < 1, n is not in 1..64, or an integer is not in 0..2^31 - 1.
+        InvalidArgument: the values are not a matrix of numbers, k < 1, n is not in 1..64, or an integer is not in
+            0..2^31 - 1.
     """
     costs = _as_array(values, "costs")
     if costs.ndim != 2:
@@ -115,7 +117,7 @@ def as_capacities(values: ArrayLike, samples: int, workers: int) -> NDArray[np.i
     """Returns capacities, int32 [n].
 
     Raises:
-        InvalidArgument: they are no integers [n] that are not negative and sum to the samples.
+        InvalidArgument: the values are not integers [n], one is negative, or they do not sum to the samples.
     """
     capacities = _as_array(values, "capacities")
     if capacities.shape != (workers,):

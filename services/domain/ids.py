@@ -1,8 +1,8 @@
-"""Row ids: 64-bit, open-ended, spread over partitions, which are shared out over parameter-server shards.
+"""Row ids: 64-bit, open-ended, spread over partitions, which are divided among parameter-server shards.
 
-In a job with several tables the top 8 bits of an id are the number of its table, and the other 56 a hash of the value:
-ascending ids are grouped by table, and every layer knows from an id how large its row is. In a job with one table an id
-is any number.
+In a job with several tables the top 8 bits of an id are the number of its table, and the other 56 bits a hash of the
+value. So ascending ids are grouped by table, and the size of a row follows from its id on every layer. In a job with
+one table an id is any number.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 Number = TypeVar("Number", bound=np.number)
 
 GOLDEN = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio: splitmix64's increment
-PARTITIONS = 64  # fixed, so that a store need not be rearranged for another number of shards
+PARTITIONS = 64  # fixed, so that stored rows keep their keys under any number of shards
 _VALUE_BITS = np.uint64(56)  # of an id, below the number of its table
 
 
 def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """splitmix64's finaliser, element by element: a bijection of uint64 that spreads nearby values."""
+    """Returns splitmix64's finaliser, element by element: a bijection of uint64 that spreads nearby values."""
     x = values.astype(np.uint64, copy=True)
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)
@@ -31,9 +31,9 @@ def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def sequence(start: int | np.uint64 | NDArray[np.uint64], first: int | np.uint64, count: int) -> NDArray[np.uint64]:
-    """Returns the numbers `first` to `first + count - 1` that splitmix64 makes of a start, uint64 [count].
+    """Returns the numbers `first` to `first + count - 1` of splitmix64's sequence from a start, uint64 [count].
 
-    Number i is mix64(start + i GOLDEN): no state is kept, and every number can be had without those before it.
+    Number i is mix64(start + i GOLDEN): the sequence has no state, and any number can be computed alone.
     """
     places = np.arange(count, dtype=np.uint64) + np.uint64(first)
     return mix64(np.uint64(start) + places * np.uint64(GOLDEN))
@@ -42,7 +42,7 @@ def sequence(start: int | np.uint64 | NDArray[np.uint64], first: int | np.uint64
 def distinct_values(values: NDArray[Number]) -> NDArray[Number]:
     """Returns the distinct values of an array of any shape, ascending, [d].
 
-    np.unique looks them up in a hash table, which takes a hundred times as long for millions of ids.
+    It sorts: the hash table of np.unique takes a hundred times as long for millions of ids.
     """
     ordered = np.sort(values, axis=None)
     found: NDArray[Number] = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
@@ -60,9 +60,9 @@ def shard_of(ids: NDArray[np.uint64], shards: int) -> NDArray[np.int64]:
 
 
 def in_table(ids: NDArray[np.uint64], number: int | NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Returns ids of the table with this number, 0..255, made of the lower 56 bits of any ids; of the same shape.
+    """Returns ids of the table with this number, 0..255, from the lower 56 bits of any ids; of the same shape.
 
-    Numbers may also be given one by one, for the last axes of the ids.
+    `number` may also be an array that broadcasts to the last axes of the ids.
     """
     top = np.uint64(number) << _VALUE_BITS
     return (ids & ((np.uint64(1) << _VALUE_BITS) - np.uint64(1))) | top
@@ -74,7 +74,7 @@ def table_of(ids: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def parts_of_tables(ids: NDArray[np.uint64], tables: int) -> list[NDArray[np.int64]]:
-    """Returns where the ids of each of a job's tables lie in a list of them, by number; ascending positions."""
+    """Returns, by number of the table, the positions of its ids in a list of ids; positions ascend."""
     if tables == 1:
         return [np.arange(len(ids))]
     numbers = table_of(ids)

@@ -1,4 +1,4 @@
-"""Losses by name, and the labels that each takes, which are checked before a sample is part of a job."""
+"""Losses by name, and the labels that each accepts, which are checked before a sample becomes part of a job."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from esd.services.domain.errors import InvalidArgument
 
 
 class Loss(Enum):
-    """What an output of a model is compared with its label by. A sample's loss is the mean over its labels."""
+    """The comparison of a model's output with its label. A sample's loss is the mean over its labels."""
 
     BCE = "bce"  # binary cross-entropy of a logit, labels in 0..1
     MSE = "mse"  # squared error of a value, any label
-    POISSON = (
-        "poisson"  # negative log-likelihood of the logarithm of a rate, labels from 0 on, without the constant term
-    )
-    HINGE = "hinge"  # how far a margin is below 1, labels 0 and 1
+    # The constant term of the likelihood is left out.
+    POISSON = "poisson"  # negative log-likelihood of the logarithm of a rate, labels from 0 up
+    HINGE = "hinge"  # the distance of a margin below 1, labels 0 and 1
     OWN = "own"  # the model's own, any label
 
     def check_labels(self, labels: NDArray[np.float32], names: Sequence[str], first: int) -> None:
-        """Refuses labels that the loss does not take.
+        """Checks labels.
 
         Args:
             labels: finite, float32 [k, L].
-            names: of the L labels.
-            first: the place of the first sample in its stream, for the message.
+            names: names of the L labels.
+            first: position of the first sample in its stream, for the message.
 
         Raises:
-            InvalidArgument: names the label and the sample.
+            InvalidArgument: the loss does not accept a label; the message names the label and the sample.
         """
         if self not in _TAKEN:
             return
@@ -46,10 +45,10 @@ class Loss(Enum):
         )
 
     def check_range(self, least: float, most: float) -> None:
-        """Refuses a range of labels, not all of which the loss takes.
+        """Checks a range of labels.
 
         Raises:
-            InvalidArgument: names the range and the loss.
+            InvalidArgument: the loss does not accept all labels of the range; the message names both.
         """
         if self not in _TAKEN:
             return
@@ -61,7 +60,7 @@ class Loss(Enum):
             )
 
 
-# The labels that a loss takes, in words and as a check of each; others take every finite one.
+# The labels that a loss accepts, in words and as a check of each; the other losses accept every finite label.
 _TAKEN: dict[Loss, tuple[str, Callable[[NDArray[np.floating]], NDArray[np.bool_]]]] = {
     Loss.BCE: ("in 0..1", lambda labels: (labels >= 0) & (labels <= 1)),
     Loss.POISSON: ("from 0 on", lambda labels: labels >= 0),

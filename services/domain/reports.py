@@ -1,4 +1,4 @@
-"""What workers tell the dispatcher: who they are, and what each trained iteration brought."""
+"""Messages from workers to the dispatcher: registrations, and reports of trained iterations."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 from esd.services.domain.errors import InvalidArgument
 
 SCORE_BINS = 65536  # predicted probabilities are reported as floor(65536 p)
-OTHER_LABEL = 2  # how a label that is neither 0 nor 1 is reported
+OTHER_LABEL = 2  # the reported class of a label that is neither 0 nor 1
 _LONGEST_NAME = 256
 
-# Far beyond what an iteration takes, moves or sees, and far below what sums and products of such numbers can hold.
+# Far above the figures of any iteration, and far below the limits of sums and products of such numbers.
 MOST_SECONDS = 1e9
 LEAST_BANDWIDTH, MOST_BANDWIDTH = 1e-3, 1e15  # bytes per second
 MOST_MOVED = 1 << 48  # rows, or bytes
 
 
 class TransferCounts(NamedTuple):
-    """What one worker moved over its link: rows by kind of operation, and bytes; what asks for rows is pulled, too.
+    """The transfers of one worker: rows by kind of operation, and bytes on its link. Requests for rows count as pulled.
 
-    `bytes_reduced` went to other workers: the gradients of replicated rows. So did `direct_push` rows of the update
-    pushes, in `bytes_direct` of what was pushed: whole rows, straight to the worker that trains them next.
+    `bytes_reduced` were sent to other workers: the gradients of replicated rows. `direct_push` rows of the update
+    pushes, in `bytes_direct` of the pushed bytes, were sent straight to the worker that trains them next.
     """
 
     miss_pull: int = 0
@@ -42,11 +42,11 @@ class TransferCounts(NamedTuple):
     direct_push: int = 0
     bytes_direct: int = 0
 
-    def __add__(self, other: TransferCounts) -> TransferCounts:  # type: ignore[override]  # of tuples: one behind the other
+    def __add__(self, other: TransferCounts) -> TransferCounts:  # type: ignore[override]  # tuple's + concatenates
         return TransferCounts._make(map(add, self, other))
 
     def check(self) -> None:
-        """Raises InvalidArgument if this is more than one iteration or flush can have moved."""
+        """Raises InvalidArgument if a count is above the most that one iteration or flush can move."""
         for name, count in zip(TRANSFERS, self, strict=True):
             if count > MOST_MOVED:
                 raise InvalidArgument(f"{name} is {count}, it must be at most {MOST_MOVED}")
@@ -56,14 +56,14 @@ TRANSFERS = TransferCounts._fields
 
 
 class PhaseTimes(NamedTuple):
-    """Seconds one worker spent in the phases of an iteration.
+    """Seconds that one worker spent in the phases of an iteration.
 
     Attributes:
         plan_wait: waiting for the plan.
-        push: pushing what the iteration had to wait for.
-        pull: pulling what the iteration had to wait for.
-        compute: forward and backward.
-        all_reduce: dense gradients.
+        push: waiting for pushes.
+        pull: waiting for pulls.
+        compute: forward and backward pass.
+        all_reduce: sum of the dense gradients over the workers.
         update: optimizer on dense parameters and owned rows.
     """
 
@@ -74,7 +74,7 @@ class PhaseTimes(NamedTuple):
     all_reduce: float = 0.0
     update: float = 0.0
 
-    def __add__(self, other: PhaseTimes) -> PhaseTimes:  # type: ignore[override]  # of tuples: one behind the other
+    def __add__(self, other: PhaseTimes) -> PhaseTimes:  # type: ignore[override]  # tuple's + concatenates
         return PhaseTimes._make(map(add, self, other))
 
 
@@ -83,17 +83,17 @@ PHASES = PhaseTimes._fields
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A worker that offers to train.
+    """A worker that offers to train in a job.
 
     Attributes:
         name: unique in the job.
         bandwidth: bytes per second of its link to the parameter server.
-        cache_rows: rows its embedding cache holds.
+        cache_rows: rows that its embedding cache holds.
         address: `host:port` of its own gRPC service.
-        least_samples: the fewest samples that it takes per iteration.
-        most_samples: the most samples that it takes per iteration; 0: any number.
-        instance: random, of the worker's process. It tells a registration that is repeated from a worker that was
-            restarted, and nobody is told of it: who knows it can get the worker's lease.
+        least_samples: the fewest samples that it accepts per iteration.
+        most_samples: the most samples that it accepts per iteration; 0: any number.
+        instance: random, one per process. It distinguishes a repeated registration from a restarted worker, and is kept
+            secret: a caller that knows it can get the worker's lease.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A place in the job, held as long as a sign of life comes at least every `heartbeat_seconds`."""
+    """A slot in the job, held while a heartbeat arrives at least every `heartbeat_seconds`."""
 
     lease_id: str
     heartbeat_seconds: float
@@ -134,16 +134,16 @@ class IterationReport:
     """One trained iteration of one worker: confirms its plan.
 
     Attributes:
-        loss_sum: sum of the losses of its m samples, scored before they were trained, whatever they weigh.
+        loss_sum: sum of the losses of its m samples, scored before they were trained, without weights.
         score_bins: uint16 [m, L], floor(65536 p) of each predicted probability p.
         labels: uint8 [m, L], 0, 1, or 2 for a label that is neither (`label_classes`).
-        transfers: what moved for this iteration.
-        phases: where the time went.
+        transfers: rows and bytes moved for this iteration.
+        phases: time by phase.
         seconds: wall time of the iteration.
-        epoch: of the plan.
-        measured_bandwidth: bytes per second seen on the link; 0 when there was too little traffic to tell.
-        groups: uint64 [m], what each sample belongs to; None: unknown.
-        label_loss_sums: of several labels, sum of the losses of each: L of them; with one label none, it is `loss_sum`.
+        epoch: epoch of the plan.
+        measured_bandwidth: bytes per second measured on the link; 0 if there was too little traffic for a measurement.
+        groups: uint64 [m], the group of each sample; None: unknown.
+        label_loss_sums: with several labels, the sum of the losses of each, L of them; with one label empty.
     """
 
     iteration: int
@@ -187,19 +187,21 @@ class IterationReport:
 
 
 def label_classes(labels: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Returns labels as they are reported, uint8 of the same shape: 0, 1, or 2 for one that is neither."""
+    """Returns the reported classes of labels, uint8 of the same shape: 0, 1, or 2 for a label that is neither."""
     return np.where(labels == 0, 0, np.where(labels == 1, 1, OTHER_LABEL)).astype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
 class FlushReport:
-    """Confirms the flush plan of `iteration`: the parameter server has everything of this worker.
+    """Confirms the flush plan of `iteration`: the parameter server has all updates of this worker.
 
     Attributes:
-        epoch: of the plan.
-        dense_checksum: SHA-256, hex, of the checkpoint's dense parameters; empty but for the worker that stored them.
-        failure: why there can be no checkpoint of it, as when a disk is full; empty if there can.
-        checkpoint: of the plan. The stream may end right behind a checkpoint, whose report may be repeated then.
+        epoch: epoch of the plan.
+        dense_checksum: SHA-256, hex, of the checkpoint's dense parameters, from the worker that stored them; otherwise
+            empty.
+        failure: why the checkpoint cannot be taken, such as a full disk; empty if it can.
+        checkpoint: whether the plan is for a checkpoint. A stream may end right after a checkpoint, whose report may
+            then be repeated.
     """
 
     iteration: int
@@ -214,24 +216,24 @@ class FlushReport:
 
 
 class WorkerPhase(Enum):
-    """What a worker is doing, as its heartbeats tell."""
+    """The activity of a worker, as its heartbeats report it."""
 
     IDLE = "idle"  # between epochs, or waiting for a plan
     PUSH = "push"
     PULL = "pull"
     COMPUTE = "compute"
-    ALL_REDUCE = "all_reduce"  # waiting for the others
-    FLUSH = "flush"  # for a checkpoint, or at the end
+    ALL_REDUCE = "all_reduce"  # waiting for the other workers
+    FLUSH = "flush"  # for a checkpoint, or at the end of the stream
 
 
 @dataclass(frozen=True, slots=True)
 class FailureReport:
-    """Why a worker cannot go on in an epoch.
+    """The reason why a worker cannot continue in an epoch.
 
     Attributes:
-        cause: in words.
-        epoch: in which it happened.
-        fatal: whether another epoch would not help, as after a loss that is not finite.
+        cause: description of the failure.
+        epoch: the epoch in which it happened.
+        fatal: whether another epoch would fail, too, as after a loss that is not finite.
     """
 
     cause: str

@@ -1,8 +1,8 @@
-"""How learning rates change while a job trains: a pure function of the iteration.
+"""Learning rates that change while a job trains: pure functions of the iteration.
 
-A rate is the one of its optimizer times the schedule's factor. Every worker computes the factor by itself, so it is
-made of nothing but sums and products of doubles, which are the same on all machines; the cosines and powers of two
-mathematical libraries may differ in their last bits.
+A rate is the optimizer's own times the schedule's factor. Every worker computes the factor by itself, so it uses only
+sums and products of doubles, which are the same on all machines; the cosines and powers of two mathematical libraries
+may differ in their last bits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from esd.services.domain.errors import InvalidArgument
 
-_TERMS = 14  # of the cosine's series; up to half a turn, the next one is below the last bit
+_TERMS = 14  # of the cosine's series; up to half a turn, the next term is below the last bit
 
 
 class Decay(Enum):
-    """What becomes of the rate after the warm-up. The value is the name in options and files."""
+    """The course of the rate after the warm-up. The value is the name in options and files."""
 
     CONSTANT = "constant"
     COSINE = "cosine"
@@ -40,7 +40,7 @@ class Schedule:
     - STEP: it is multiplied by `share` at every multiple of `iterations`.
 
     Attributes:
-        decay: which of them.
+        decay: the course after the warm-up.
         warm_up: iterations of the warm-up, 0 for none.
         iterations: see above; 0 for CONSTANT.
         share: see above, 0..1; 1 for CONSTANT.
@@ -66,7 +66,7 @@ class Schedule:
             )
 
     def factor(self, iteration: int) -> float:
-        """Returns what the learning rate of an iteration, counted from 0, is multiplied by."""
+        """Returns the factor of the learning rate of an iteration, counted from 0."""
         if iteration < self.warm_up:
             return (iteration + 1) / self.warm_up
         match self.decay:
@@ -79,7 +79,7 @@ class Schedule:
                 return _power(self.share, iteration // self.iterations)
 
     def rates(self, learning_rate: float, steps: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Returns the rates of optimizer steps [r], which count from 1, for a rate of `learning_rate`: float32 [r]."""
+        """Returns the rates of optimizer steps [r], counted from 1, at a full rate of `learning_rate`: float32 [r]."""
         if self == CONSTANT:
             return np.full(len(steps), learning_rate, np.float32)
         distinct, places = np.unique(steps, return_inverse=True)

@@ -1,4 +1,4 @@
-"""What a dispatcher tells about its job."""
+"""The state of a job, as its dispatcher reports it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import PhaseTimes, TransferCounts
 from esd.services.domain.staleness import NEVER_STALE, Staleness
 
-KEPT_EVALUATIONS = 128  # the latest, of which a driver that is started again sees whether the model still gets better
+KEPT_EVALUATIONS = 128  # the latest; a restarted driver decides by them whether the model still improves
 
 
 class JobPhase(Enum):
@@ -34,8 +34,8 @@ class WorkerState:
         bandwidth: bytes per second of its link, as registered.
         measured_bandwidth: bytes per second that it measures, smoothed (weight 0.2 for the newest); 0 before the first.
         workload: m_j, its samples in the latest planned iteration.
-        late_iterations: how many iterations it held up for much longer than usual, while this dispatcher had the job.
-        held_back: samples beyond which balanced workloads would give it more if its cache had room; 0: it has.
+        late_iterations: number of iterations that it delayed far beyond the usual time, under this dispatcher.
+        held_back: samples beyond which balanced workloads would assign it more if its cache had room; 0: it has room.
     """
 
     worker: str
@@ -55,7 +55,7 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class ShadowCost:
-    """What the first `iterations` of the stream would have cost under another mechanism, with caches of its own."""
+    """The cost of the first `iterations` of the stream under another mechanism, simulated with caches of its own."""
 
     mechanism: str
     iterations: int
@@ -69,7 +69,7 @@ class Recovery:
     Attributes:
         cause: why the epoch ended.
         epoch: the epoch that began afterwards.
-        iterations_redone: how many iterations all workers had trained and trained once more.
+        iterations_redone: number of iterations that all workers had trained and had to train again.
         seconds: time from the end of the epoch to the beginning of the next.
     """
 
@@ -81,16 +81,17 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How good a model is on samples that it had not been trained with yet. NaN until there are such samples.
+    """The quality of a model on samples that it had not been trained on. NaN until there are such samples.
 
     Attributes:
         loss: mean logistic loss.
         auc: area under the ROC curve; NaN until both labels were seen.
-        normalised_entropy: the loss, divided by that of who always predicts the mean of the labels; below 1 the model
+        normalised_entropy: the loss, divided by the loss of always predicting the mean of the labels; below 1 the model
             has learnt something (He et al., 2014). NaN until both labels were seen.
-        calibration: the mean of the predictions, divided by that of the labels; 1 is right. NaN without a positive.
-        gauc: the AUC within each group of samples, averaged over the groups by their samples; over a whole stream that
-            of consecutive windows of 32,768 samples. NaN where samples have no groups, or none has both labels.
+        calibration: mean of the predictions, divided by the mean of the labels; 1 is right. NaN without a positive.
+        gauc: the AUC within each group of samples, averaged over the groups by their samples; over a whole stream, the
+            average over consecutive windows of 32,768 samples. NaN if samples have no groups, or no group has both
+            labels.
     """
 
     loss: float
@@ -102,12 +103,12 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One look at held-out samples.
+    """One evaluation on held-out samples.
 
     Attributes:
-        iteration: the model is that of the iterations before this one.
-        labels: the figures over all held-out samples by label, in the job's order. The loss of a label is that of its
-            outputs; of a model with a loss of its own it is that loss, for all labels.
+        iteration: the evaluated model has trained the iterations before this one.
+        labels: the figures over all held-out samples by label, in the job's order. The loss of a label is the loss of
+            its outputs; a model with a loss of its own has that loss under all labels.
     """
 
     iteration: int
@@ -122,7 +123,7 @@ class Evaluation:
 
     @property
     def quality(self) -> Quality:
-        """The figures of the first label, and the loss that is trained: the mean over all labels."""
+        """The figures of the first label, with the trained loss: the mean over all labels."""
         return replace(self.labels[0], loss=fmean(label.loss for label in self.labels))
 
 
@@ -132,26 +133,26 @@ class JobState:
 
     Attributes:
         failure: the cause, when the phase is FAILED.
-        samples_submitted: samples of the stream that were taken in.
+        samples_submitted: samples of the stream that were acknowledged.
         iterations_planned: iterations whose plans exist.
         iterations_confirmed: iterations that every worker has confirmed.
-        quality: of the model over all confirmed samples, each scored before it is trained: of several labels the first
-            one's figures, with the loss that is trained.
-        recent: the same over the latest iterations, those that hold the last 32,768 samples.
+        quality: quality of the model over all confirmed samples, each scored before it was trained; with several
+            labels, the figures of the first one and the trained loss.
+        recent: the same over the latest iterations, which hold the last 32,768 samples.
         cost_seconds: time of all operations on their links, T_j for a row (ESD paper, eq. 4).
         makespan_seconds: sum over iterations of the slowest worker's operations on its link.
         expected_cost_seconds: the mechanism's own estimate, per sample.
         lookups: (row, worker) pairs that training needed.
-        hits: how many of the lookups found the latest version in the worker's cache.
+        hits: number of lookups that found the latest version in the worker's cache.
         decision_median_seconds: median time of a decision, over the latest 4096.
         decision_p99_seconds: 99th percentile of the same.
         training_seconds: time from the first published plan to the last confirmation.
-        shadow_costs: what the mechanisms that follow in the shadow would have cost.
+        shadow_costs: the costs that the shadow mechanisms would have had.
         epoch: the present epoch.
-        resumed_from: the iteration at which this dispatcher took the job up, 0 for its beginning.
+        resumed_from: the iteration at which this dispatcher resumed the job, 0 for its beginning.
         checkpoint: the checkpoint that was committed last, named by the iteration that follows it.
-        recoveries: epochs that ended early while this dispatcher had the job.
-        forgotten_rows: how many rows the plans have made leave the table.
+        recoveries: epochs that ended early under this dispatcher.
+        forgotten_rows: number of rows that the plans have removed from the tables.
         evaluations: the latest ones that its drivers have recorded, by iteration, at most KEPT_EVALUATIONS.
         staleness: of the rows that training reads by these plans.
         labels: as `quality`, label by label, in the job's order.

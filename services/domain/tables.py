@@ -11,13 +11,13 @@ from enum import Enum
 from esd.services.domain.errors import InvalidArgument
 
 MAX_DIMENSION = 4096
-ROW_KEY_BYTES = 16  # what moves with a row: its id and its version, eight bytes each
-GRADIENT_KEY_BYTES = 32  # with a partial gradient: the contributors and the step, too
+ROW_KEY_BYTES = 16  # sent with a row: its id and its version, eight bytes each
+GRADIENT_KEY_BYTES = 32  # sent with a partial gradient: also the contributors and the step
 _NAME = re.compile(r"[a-z0-9_-]{1,64}(~[a-z0-9_-]{1,64})?")
 
 
 class OptimizerKind(Enum):
-    """How a row is updated. The value is the name in options and files."""
+    """The update rule of a row. The value is the name in options and files."""
 
     SGD = "sgd"
     ROWWISE_ADAGRAD = "adagrad"
@@ -52,7 +52,7 @@ class OptimizerSpec:
                 raise InvalidArgument(f"{name} is {beta}, it must be in [0, 1)")
 
     def state_width(self, dimension: int) -> int:
-        """Returns the floats of optimizer state beside a row of `dimension` values."""
+        """Returns the floats of optimizer state that are stored with a row of `dimension` values."""
         match self.kind:
             case OptimizerKind.SGD:
                 return 0
@@ -67,11 +67,11 @@ class TableSpec:
     """One embedding table.
 
     Attributes:
-        name: `[a-z0-9_-]{1,64}`; `~` stands between the names of a job's first table and of a further one.
+        name: `[a-z0-9_-]{1,64}`; `~` separates the name of a job's first table from the name of a further one.
         dimension: D, values per row, 1..4096.
-        optimizer: how rows are trained; its state lives beside the row.
+        optimizer: the update rule of its rows; the optimizer state is stored with the row.
         seed: initial values are a pure function of (seed, id).
-        init_scale: they are uniform in [-init_scale, init_scale).
+        init_scale: initial values are uniform in [-init_scale, init_scale).
     """
 
     name: str
@@ -91,43 +91,43 @@ class TableSpec:
             raise InvalidArgument(f"init_scale is {self.init_scale}, it must be finite and not negative")
 
     def further(self, name: str) -> str:
-        """Returns the name at the servers of a further table of the job whose first table this is.
+        """Returns the name, on the servers, of a further table of the job whose first table this is.
 
-        No first table has such a name, so the tables of two jobs are never the same by accident.
+        No first table can have such a name, so the tables of two jobs never collide by accident.
         """
         return f"{self.name}~{name}"
 
     def without_rate(self) -> TableSpec:
-        """Returns what the rows depend on: the learning rate is its job's business, and comes with every gradient."""
+        """Returns the part that the rows depend on. The learning rate is not: it comes with each gradient."""
         return replace(self, optimizer=replace(self.optimizer, learning_rate=1.0))
 
     @property
     def row_width(self) -> int:
-        """W: floats of a row with its optimizer state."""
+        """W: floats of a row, optimizer state included."""
         return self.dimension + self.optimizer.state_width(self.dimension)
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row, state included."""
+        """Bytes of one row, optimizer state included."""
         return 4 * self.row_width
 
     @property
     def row_transfer_bytes(self) -> int:
-        """Bytes that move with one row, its id and version included: D_tran of the ESD paper (Table 1)."""
+        """Bytes sent with one row, its id and version included: D_tran of the ESD paper (Table 1)."""
         return self.row_bytes + ROW_KEY_BYTES
 
     @property
     def value_transfer_bytes(self) -> int:
-        """Bytes that move with one row without optimizer state, its id and version included."""
+        """Bytes sent with one row without optimizer state, its id and version included."""
         return 4 * self.dimension + ROW_KEY_BYTES
 
     @property
     def gradient_transfer_bytes(self) -> int:
-        """Bytes that move with one partial gradient: D floats without optimizer state, and what names them."""
+        """Bytes sent with one partial gradient: D floats without optimizer state, and its key (GRADIENT_KEY_BYTES)."""
         return 4 * self.dimension + GRADIENT_KEY_BYTES
 
 
 def slots_of_tables(tables: Sequence[TableSpec], cache_rows: int) -> tuple[int, ...]:
-    """Returns how many rows of each table, and of no other, fit a cache that holds `cache_rows` rows of the first."""
+    """Returns for each table the number of its rows that fit a cache of `cache_rows` rows of the first table."""
     room = cache_rows * tables[0].row_transfer_bytes
     return tuple(max(1, room // table.row_transfer_bytes) for table in tables)

@@ -1,9 +1,9 @@
 """Versions of rows, which may have several lives.
 
-A table with a limit forgets rows, and a forgotten row may come back: it is born anew, as if it had never been trained.
-A version names both: life x 2^30 + how often the row was trained in that life. Lives only rise, so every version of a
-new life is above all of the old ones; in a table that forgets nothing all rows are in life 0, and a version is a number
-of trainings.
+A table with a limit forgets rows, and a forgotten row may come back: it then starts a new life, untrained. A version
+encodes both: life x 2^30 + the number of trainings in that life. Lives only rise, so every version of a new life is
+above all versions of the old ones. In a table that forgets nothing all rows are in life 0, and a version is a number of
+trainings.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def trainings(versions: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def at_birth(versions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns the versions that began the same lives, int64 [r]: their rows have their initial values."""
+    """Returns the first version of the life of each version, int64 [r]: at it a row has its initial values."""
     return versions & ~_TRAININGS

@@ -1,4 +1,4 @@
-"""Sets of workers, as plans, pushes and checkpoints name them: one bit per worker slot."""
+"""Sets of workers in plans, pushes and checkpoints: one bit per worker slot."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class WorkerSet:
-    """A set of worker slots. Iteration gives the slots in ascending order.
+    """A set of worker slots. Iteration yields the slots in ascending order.
 
     Attributes:
-        mask: bit w is set when slot w belongs to the set; as a job has at most 64 workers, it fits a uint64.
+        mask: bit w is set if slot w belongs to the set; a job has at most 64 workers, so the mask fits a uint64.
     """
 
     mask: int = 0
 
     @classmethod
     def of(cls, slots: Iterable[int]) -> Self:
-        """Makes the set of these slots, each given once or more."""
+        """Makes the set of these slots, which may be repeated."""
         mask = 0
         for slot in slots:
             mask |= 1 << slot
@@ -40,7 +40,7 @@ class WorkerSet:
         return self.mask.bit_count()
 
     def __le__(self, other: Self) -> bool:
-        """Tells whether every slot of this set is in the other one."""
+        """Returns whether every slot of this set is in the other one."""
         return not self.mask & ~other.mask
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""TOML files that people write: why one cannot be read, and the nearest known name to a mistaken one."""
+"""TOML files that people write: the reason why one cannot be read, and the nearest known name to a mistyped one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def read_toml(path: Path, named: str) -> dict[str, Any]:
     """Reads a TOML file in UTF-8.
 
     Args:
-        path: of the file.
-        named: what to call it in messages, such as `--config job.toml`.
+        path: path of the file.
+        named: its description in messages, such as `--config job.toml`.
 
     Raises:
-        InvalidArgument: it is absent, unreadable or no TOML.
+        InvalidArgument: the file does not exist, cannot be read, or is not TOML.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -30,6 +30,6 @@ def read_toml(path: Path, named: str) -> dict[str, Any]:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Returns the end of a message about a name that is not known: the known one that was meant, or nothing."""
+    """Returns the end of a message about an unknown name: a suggestion of the nearest known name, or nothing."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,9 +1,9 @@
 """Every metric of the system. Services import the objects; nothing else imports prometheus_client.
 
-Rules, held by a test: the prefix is `esd_` (`grpc_server_` for what every service has), units are base units,
-counters end in `_total`, labels are few and bounded: names of tables, operations, phases, mechanisms, solvers,
-methods and codes, features and labels of a job (at most 64 labels), and worker slots (at most 64). A HELP text says
-what the number means and what to do when it is off. A service shows the metrics that it feeds, so that no dispatcher
+Rules, held by a test: the prefix is `esd_` (`grpc_server_` for the metrics of every service), units are base units,
+counters end in `_total`, labels are few and bounded: names of tables, operations, phases, mechanisms, solvers, methods
+and codes, features and labels of a job (at most 64 labels), and worker slots (at most 64). A HELP text explains the
+number and advises what to do about a bad one. A service shows only the metrics that it feeds, so that no dispatcher
 reports an empty store.
 """
 
@@ -27,15 +27,15 @@ from esd.services.domain.staleness import MOST_UPDATES
 from esd.services.runtime.http import Resource
 from esd.services.runtime.settings import ServerSettings
 
-REGISTRY = CollectorRegistry()  # all of them
-FigureGauges = Mapping[str, Gauge]  # by the names of the fields of `Quality`, each by label of the job
+REGISTRY = CollectorRegistry()  # of all metrics
+FigureGauges = Mapping[str, Gauge]  # by the names of the fields of `Quality`; each has the job's label as its label
 
 
 class CountedHistogram(Histogram):
-    """A histogram of values that somebody else has counted already."""
+    """A histogram that receives counts of values instead of single values."""
 
     def observe_all(self, counts: Sequence[int], total: float) -> None:
-        """Adds so many values to each bucket, the one without a limit last, and their sum."""
+        """Adds `counts` to the buckets in order, the unlimited one last, and `total` to the sum of the values."""
         for bucket, count in zip(self._buckets, counts, strict=True):
             bucket.inc(count)
         self._sum.inc(total)
@@ -77,7 +77,7 @@ TRANSFERS = Counter(
 )
 TRANSFER_BYTES = Counter(
     "esd_transfer_bytes_total",
-    "Bytes moved over each worker's link, by operation: pull (what asks for rows, and the rows), push, or reduce (the "
+    "Bytes moved over each worker's link, by operation: pull (requests for rows, and the rows), push, or reduce (the "
     "gradients of replicated rows, sent to another worker). Pulls and pushes are much more per iteration than rows x "
     "row size: calls are being repeated; look for UNAVAILABLE in grpc_server_handled_total.",
     ("op", "worker"),
@@ -92,8 +92,8 @@ DIRECT_ROWS = Counter(
 )
 DIRECT_BYTES = Counter(
     "esd_direct_bytes_total",
-    "Bytes that each worker sent for these rows; they are in push of esd_transfer_bytes_total, too, and in pull of "
-    "whoever got them. No parameter server has seen them.",
+    "Bytes that each worker sent for these rows. They are counted in push of esd_transfer_bytes_total, too, and in "
+    "pull of the worker that received them. They pass no parameter server.",
     ("worker",),
     registry=REGISTRY,
 )
@@ -106,7 +106,7 @@ TRANSFER_COST = Counter(
 )
 SHADOW_TRANSFER_COST = Counter(
     "esd_shadow_transfer_cost_seconds_total",
-    "What the same stream would have cost under another mechanism, with caches of its own: the yardstick for "
+    "Cost of the same stream under another mechanism, simulated with caches of its own: compare it with "
     "esd_transfer_cost_seconds_total.",
     ("mechanism",),
     registry=REGISTRY,
@@ -128,8 +128,8 @@ DISPATCH_SECONDS = Histogram(
 )
 LATE_DECISIONS = Counter(
     "esd_late_decisions_total",
-    "Iterations whose plans came when the workers had trained all others, though the samples had been there in time. "
-    "Now and then is no matter; many of esd_iterations_total: give decisions a --budget (auto), a cheaper --mechanism, "
+    "Iterations whose plans came after the workers had trained all earlier ones, although the samples were there in "
+    "time. A few do no harm; many of esd_iterations_total: give decisions a --budget (auto), a cheaper --mechanism, "
     "or more samples per iteration.",
     registry=REGISTRY,
 )
@@ -157,8 +157,8 @@ PLAN_BYTES = Counter(
 )
 MISSING_UPDATES = CountedHistogram(
     "esd_read_missing_updates",
-    "Updates that the rows lacked that training read, with --sync bounded: one worker's training of a row in one "
-    "iteration is one update. Much mass at high numbers: the model learns from what is long past; lower the bounds.",
+    "Updates that were missing in the rows that training read, with --sync bounded: one worker's training of a row in "
+    "one iteration is one update. Much mass at high numbers: the model learns from old rows; lower the bounds.",
     buckets=MOST_UPDATES,
     registry=REGISTRY,
 )
@@ -178,7 +178,7 @@ SOLVER_GAP = Gauge(
 )
 KNOWN_ROWS = Gauge(
     "esd_known_rows",
-    "Rows that the plans so far train, of all tables of the job under the name of the first. At esd_row_limit the job "
+    "Rows that the plans so far train, in all tables of the job, under the name of the first. At esd_row_limit the job "
     "ends: raise --max-rows before, or hash the ids to fewer. With --at-max-rows forget it stays there, see "
     "esd_forgotten_rows_total.",
     ("table",),
@@ -192,22 +192,22 @@ ROW_LIMIT = Gauge(
 )
 FORGOTTEN_ROWS = Counter(
     "esd_forgotten_rows_total",
-    "Rows that the plans make leave the tables, under the name of the first, to keep them within esd_row_limit "
-    "(--at-max-rows forget); after a recovery, those of repeated iterations count again. Of ids that come back, what "
-    "was learned is lost: if many do, raise --max-rows.",
+    "Rows that the plans remove from the tables, under the name of the first, to keep them within esd_row_limit "
+    "(--at-max-rows forget); rows of repeated iterations count again after a recovery. If a forgotten id comes back, "
+    "its training is lost: if many do, raise --max-rows.",
     ("table",),
     registry=REGISTRY,
 )
 DISPATCH_WINDOW = Gauge(
     "esd_dispatch_window_iterations",
     "Iterations planned and not yet confirmed by all workers. At the job's window: the workers are the bottleneck, "
-    "as it should be. Near 0 while training: the sample stream or the dispatcher is.",
+    "as it should be. Near 0 while training: the sample stream or the dispatcher is the bottleneck.",
     registry=REGISTRY,
 )
 QUEUED_SAMPLES = Gauge(
     "esd_queued_samples",
-    "Samples taken in and not planned yet. Always near 0 while workers wait for plans: the sample stream is the "
-    "bottleneck. Always full: the workers or the dispatcher are, as it should be.",
+    "Samples acknowledged and not planned yet. Always near 0 while workers wait for plans: the sample stream is the "
+    "bottleneck. Always full: the workers or the dispatcher are the bottleneck, as it should be.",
     registry=REGISTRY,
 )
 LOGGED_SAMPLES = Gauge(
@@ -219,15 +219,15 @@ LOGGED_SAMPLES = Gauge(
 
 JOB_PHASE = Gauge(
     "esd_job_phase",
-    "1 for the phase that the latest job is in, 0 for the others: waiting_for_workers, running, flushing, finished, "
+    "1 for the present phase of the latest job, 0 for the others: waiting_for_workers, running, flushing, finished, "
     "failed, recovering. Waiting for long: workers are missing. Failed: DescribeJob and the dispatcher's log say why.",
     ("phase",),
     registry=REGISTRY,
 )
 HEARTBEAT_AGE = Gauge(
     "esd_worker_heartbeat_age_seconds",
-    "Time since each worker was last heard of; 0 once it has nothing left to lose. Beyond half of esd_lease_seconds "
-    "the worker or its network is in trouble; beyond all of it the worker is given up.",
+    "Time since each worker's last heartbeat; 0 once the worker has finished. Beyond half of esd_lease_seconds the "
+    "worker or its network is in trouble; beyond all of it the worker loses its slot.",
     ("worker",),
     registry=REGISTRY,
 )
@@ -241,8 +241,8 @@ REFUSED_MESSAGES = Counter(
 )
 LATE_ITERATIONS = Counter(
     "esd_late_iterations_total",
-    "Iterations that a worker held up for longer than ESD_DISPATCHER_STRAGGLER_FACTOR times the median. Now and then "
-    "is no matter; one worker again and again: look at its link and its load, or give it fewer samples "
+    "Iterations that a worker delayed for longer than ESD_DISPATCHER_STRAGGLER_FACTOR times the median. A few do "
+    "no harm; one worker again and again: look at its link and its load, or give it fewer samples "
     "(--workloads balanced).",
     ("worker",),
     registry=REGISTRY,
@@ -250,14 +250,14 @@ LATE_ITERATIONS = Counter(
 HELD_BACK = Gauge(
     "esd_worker_held_back_samples",
     "With balanced workloads, the samples per iteration beyond which a worker would get more if its cache had room for "
-    "their rows; 0: it has room. Give it more cache rows, or accept that others do more.",
+    "their rows; 0: it has room. Give it more cache rows, or accept that other workers train more.",
     ("worker",),
     registry=REGISTRY,
 )
 LEASE = Gauge(
     "esd_lease_seconds",
-    "Silence after which a worker is given up, as set. Raise it if workers are given up that live, lower it to notice "
-    "dead ones earlier.",
+    "Silence after which a worker loses its slot, as configured. Raise it if live workers lose their slots, lower it "
+    "to notice dead ones earlier.",
     registry=REGISTRY,
 )
 
@@ -266,7 +266,7 @@ LEASE = Gauge(
 ITERATIONS = Counter(
     "esd_iterations_total",
     "Iterations trained and confirmed by all workers. Flat while the job runs: a worker is stuck or away; DescribeJob "
-    "shows which one's heartbeat is old.",
+    "shows whose heartbeat is old.",
     registry=REGISTRY,
 )
 ITERATION_SECONDS = Histogram(
@@ -280,7 +280,7 @@ ITERATION_SECONDS = Histogram(
 WORKER_BANDWIDTH = Gauge(
     "esd_worker_bandwidth_bytes_per_second",
     "Bandwidth of each worker's link to the parameter server, as measured, or as registered until then. Far below "
-    "what was registered: plans are made for a link that is not there; fix the link or register the truth.",
+    "the registered figure: the plans assume a faster link; repair the link or register its real bandwidth.",
     ("worker",),
     registry=REGISTRY,
 )
@@ -298,22 +298,23 @@ _TRAINED_HELP = {
     "learning rate, check the labels.",
     "auc": "Area under the ROC curve of the job's samples, each scored before it is trained, by label. Near 0.5 after "
     "thousands of iterations: the model learns nothing; check features and learning rate.",
-    "normalised_entropy": "Loss of the job's samples, divided by that of always predicting the mean label, by label. "
-    "1 or above: the model has learnt nothing; check features, labels and learning rate.",
+    "normalised_entropy": "Loss of the job's samples, divided by the loss of always predicting the mean label, by "
+    "label. 1 or above: the model has learnt nothing; check features, labels and learning rate.",
     "calibration": "Mean prediction of the job's samples, divided by their mean label, by label; 1 is right. Far "
-    "from it: esd_recent_calibration tells whether it still is.",
+    "from it: esd_recent_calibration shows whether it still is.",
     "gauc": "AUC within each group of samples, such as a user's, averaged over the groups, by label. Well below "
-    "esd_auc: the model knows who clicks, and not what; NaN: the data name no group, or none has both labels.",
+    "esd_auc: the model ranks the groups, but not the samples within them; NaN: the data name no group, or none has "
+    "both labels.",
 }
 TRAINED = _figure_gauges("esd_", _TRAINED_HELP)
 _RECENT_HELP = {
-    "loss": "As esd_loss, over the latest iterations, those that hold the last 32,768 samples. Rising while esd_loss "
+    "loss": "As esd_loss, over the latest iterations, which hold the last 32,768 samples. Rising while esd_loss "
     "does not: the stream has changed.",
     "auc": "As esd_auc, over the latest iterations. Falling: the stream has changed, or training diverges.",
     "normalised_entropy": "As esd_normalised_entropy, over the latest iterations. Unlike the loss it can be compared "
     "where the share of positive labels changes.",
     "calibration": "As esd_calibration, over the latest iterations. Far from 1: predictions are too high or too low "
-    "for what comes now; the stream has changed, or the learning rate is too high.",
+    "for the present samples; the stream has changed, or the learning rate is too high.",
     "gauc": "As esd_gauc, over the latest iterations. Falling: the ranking within groups gets worse; the stream has "
     "changed.",
 }
@@ -325,10 +326,10 @@ _HELD_OUT_HELP = {
     "model learns its samples by heart; stop earlier (--early-stop), or give it more samples or fewer parameters.",
     "auc": "Area under the ROC curve of held-out samples at the latest evaluation, by label. Far below esd_recent_auc: "
     "the held-out samples are of another kind, or the model learns its samples by heart.",
-    "normalised_entropy": "Loss of held-out samples at the latest evaluation, divided by that of always predicting "
+    "normalised_entropy": "Loss of held-out samples at the latest evaluation, divided by the loss of always predicting "
     "their mean label, by label. 1 or above: the model knows no more than the mean.",
     "calibration": "Mean prediction of held-out samples at the latest evaluation, divided by their mean label, by "
-    "label; 1 is right. Far from it: what is predicted for samples of this kind is too high or too low.",
+    "label; 1 is right. Far from it: predictions for samples of this kind are too high or too low.",
     "gauc": "AUC within each group of held-out samples at the latest evaluation, averaged over the groups, by label. "
     "NaN: the data name no group, or none has both labels.",
 }
@@ -344,8 +345,8 @@ HELD_OUT_ITERATION = Gauge(
 
 TABLE_ROWS = Gauge(
     "esd_table_rows",
-    "Rows stored, by table: those trained at least once. Times row bytes, this is what the store needs; plan its "
-    "memory by the growth.",
+    "Rows stored, by table: all rows that were trained at least once. Times row bytes, this is the store's need; plan "
+    "its memory by the growth.",
     ("table",),
     registry=REGISTRY,
 )
@@ -393,8 +394,8 @@ EXCHANGE_SECONDS = Histogram(
 )
 STORE_UP = Gauge(
     "esd_store_up",
-    "1 while the store answers, 0 while it does not; looked at every two seconds. At 0 all pulls and pushes fail with "
-    "UNAVAILABLE and are repeated: start Redis again, or mend the way to it.",
+    "1 while the store answers, 0 while it does not; checked every two seconds. At 0 all pulls and pushes fail with "
+    "UNAVAILABLE and are repeated: start Redis again, or repair the network to it.",
     registry=REGISTRY,
 )
 STORE_CALLS = Gauge(
@@ -405,7 +406,7 @@ STORE_CALLS = Gauge(
 )
 STORE_SECONDS = Histogram(
     "esd_store_seconds",
-    "Time of one batch at the store, by operation: read or write. Long: the store or the way to it is overloaded; "
+    "Time of one batch at the store, by operation: read or write. Long: the store or the network to it is overloaded; "
     "with Redis check its slow log and whether it is fsyncing on every write.",
     ("op",),
     buckets=_SECONDS,
@@ -437,7 +438,7 @@ def rpc_handled(method: str, code: str, seconds: float) -> None:
     duration.observe(seconds)
 
 
-@cache  # there are as many as methods that are served, times statuses
+@cache  # bounded: served methods times status codes
 def _of_rpc(method: str, code: str) -> tuple[Counter, Histogram]:
     return RPCS_HANDLED.labels(method, code), RPC_SECONDS.labels(method)
 
@@ -445,7 +446,7 @@ def _of_rpc(method: str, code: str) -> tuple[Counter, Histogram]:
 def page(settings: ServerSettings) -> Resource:
     """Returns the metrics page of one service, in the text format of Prometheus.
 
-    A thread writes it: the figures of many labels, which are computed when somebody looks, take milliseconds each.
+    A thread writes it: metrics with many labels are computed on request, and take milliseconds each.
     """
     shown = _shown(settings)
     return Resource(CONTENT_TYPE_LATEST, lambda: asyncio.to_thread(generate_latest, shown))

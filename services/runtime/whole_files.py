@@ -1,7 +1,7 @@
-"""Files that are written whole or not at all, whatever ends the writing: an error, a signal, a power cut.
+"""Files that are written whole or not at all, even if an error, a signal or a power cut ends the writing.
 
-A file is written under another name, its draft, is put on the disk, and only then takes its name, at once. That name is
-an entry of the folder, so the folder is put on the disk, too, and so is the entry of each folder that had to be made.
+The content goes to a draft under another name, the draft is synced to the disk, and only then renamed, atomically. The
+name is an entry of the folder, so the folder is synced, too, and so is the parent of each folder that had to be made.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-DRAFT = ".draft"  # how the name of a draft ends: one that is there after a crash is of no use to anybody
+DRAFT = ".draft"  # suffix of a draft; a draft that is left after a crash is of no use
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o666) -> None:
-    """Writes a file: when this returns it is on the disk, and until then the one before is what is there.
+    """Writes a file: it is on the disk when this returns, and until then the previous file stays in place.
 
-    When several write one file at the same time, the one that ends last counts. Each has a draft of its own, whoever
-    and wherever it is: processes of several containers, or of one that was started again, have the same numbers.
+    If several writers write one file at the same time, the last to finish wins. Their drafts have random names, because
+    processes of several containers, or before and after a restart, may have equal process numbers.
 
     Args:
-        path: of the file; folders above it are made.
-        write: is given the draft, which is empty, and writes to it.
-        mode: permissions of the file, without those that the umask takes.
+        path: path of the file; missing folders above it are made.
+        write: called with the empty draft; writes the content.
+        mode: permissions of the file, less the umask.
 
     Raises:
-        OSError: it cannot be written; the error names it, and the draft is gone.
+        OSError: the file cannot be written; the error names it, and the draft is removed.
     """
     make_folder(path.parent)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}{DRAFT}")
@@ -41,7 +41,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 
         draft.replace(path)
     except BaseException as error:
         with suppress(OSError):
-            draft.unlink(missing_ok=True)  # what it takes on a full disk may be what is lacking
+            draft.unlink(missing_ok=True)  # on a full disk the space of the draft may be the space that is missing
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)
         raise
@@ -49,7 +49,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 
 
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
-    """Makes a folder that may be there already, and those above it. `mode` as in write_whole, of this one alone."""
+    """Makes a folder and its parents unless they exist. `mode` as in write_whole, for this folder alone."""
     if not path.exists():
         make_folder(path.parent)
         path.mkdir(mode=mode, exist_ok=True)
@@ -57,12 +57,12 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Puts on the disk which files a folder has, and by which names, where the file system can do that for a folder."""
+    """Syncs the entries of a folder to the disk, if the file system can do that for a folder."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # as fsync(2) says it; some network file systems have no such thing
+        if error.errno != errno.EINVAL:  # fsync(2): the file system has no sync for folders, such as some network ones
             raise
     finally:
         os.close(folder)

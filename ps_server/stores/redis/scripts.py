@@ -156,8 +156,8 @@ return count
 """
 )
 
-# Puts rows back to their pre-images. KEYS[2...]: rows of one partition. ARGV[3...]: one pre-image per row, '' if the row
-# did not exist.
+# Puts rows back to their pre-images. KEYS[2...]: rows of one partition. ARGV[3...]: one pre-image per row, '' if the
+# row did not exist.
 PUT_BACK = (
     FENCED
     + b"""

@@ -60,6 +60,6 @@ async def test_whoever_looks_at_what_cannot_be_read_is_told(
     call: Callable[[AsyncParameterServerClient], Awaitable[Any]], method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with babbling_server() as client:
-        with pytest.raises(Internal, match=f"the 3 bytes that answer /esd.v1.ParameterServer/{method} are not a message"):
+        with pytest.raises(Internal, match=f"3 bytes that answer /esd.v1.ParameterServer/{method} are not a message"):
             await call(client)
     assert not [record for record in caplog.records if record.exc_info], "gRPC logs tracebacks of what it cannot read"
