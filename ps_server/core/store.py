@@ -240,7 +240,7 @@ class BlobStore(Protocol):
 class FrameStore(Protocol):
     """Applies whole frames of the exchange, in one native call each that never waits."""
 
-    def apply(self, frame: native.Frame, waiting: native.WaitingRows, limit: int) -> native.Applied | None:
+    def apply(self, frame: native.HeldFrame, waiting: native.WaitingRows, limit: int) -> native.Applied | None:
         """Stores the pushes of a frame, announces them to the waiting pulls, and answers the frame's first pulls.
 
         Args:
