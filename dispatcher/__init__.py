@@ -1,1 +1,1 @@
-"""The dispatcher: decides which worker trains which sample, and publishes push plans."""
+"""The dispatcher: assigns samples to workers, and publishes the plans of their transfers."""

@@ -1,1 +1,1 @@
-"""Dispatch decisions, pure: a batch goes in, an assignment and one plan per worker come out."""
+"""Dispatch decisions, without I/O: from a batch to an assignment and one plan per worker."""

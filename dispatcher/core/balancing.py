@@ -1,4 +1,4 @@
-"""Dispatch under balanced workloads: a mechanism decides, and the workloads that it is given follow what it decides."""
+"""Dispatch under balanced workloads: a mechanism assigns samples, and the workloads follow from its assignments."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from esd.dispatcher.core.workloads import BalancedWorkloads
 from esd.services.domain.jobs import JobSpec
 
 _REFINEMENTS = 3  # further decisions on one batch, at most
-_EVEN = 1.05  # the slowest worker's time, relative to the mean, that needs no further decision
-_GAIN = 0.99  # of the slowest worker's time; a refinement that saves less is the last
-_SMOOTHING = 0.2  # weight of the newest iteration in evictions, and in how many samples fit a cache
-_FILLED = 0.95  # share of a cache that one iteration's rows should fill at most
-_MISSING_SHARE = 0.5  # of a sample's rows that are expected to move before anything is known
+_EVEN = 1.05  # the slowest worker's time, relative to the mean, at which refinement stops
+_GAIN = 0.99  # the slowest worker's time after a refinement, relative to before; a higher ratio ends the refinements
+_SMOOTHING = 0.2  # weight of the newest iteration in the eviction times, and in the numbers of samples that fit a cache
+_FILLED = 0.95  # largest share of a cache that the rows of one iteration should fill
+_MISSING_SHARE = 0.5  # assumed share of a sample's rows that move, before the first feedback
 
 
 class Balancing:
     """Chooses the workloads of one job's iterations.
 
-    It starts at the shares that links, expected traffic and a guess of the computation imply. Each batch is assigned
-    under the present workloads; what the assignment would take each worker is computed, and while that is uneven, the
-    batch is assigned anew under better ones. Feedback tells what computing takes.
+    The first workloads follow from the links, the expected traffic and a guess of the computing time. Each batch is
+    assigned under the present workloads, and the time of every worker under this assignment is computed. While these
+    times are uneven, the batch is assigned again under better workloads. Feedback provides the computing times.
 
-    No worker gets more samples than its cache has room for, as far as the stream's rows per sample tell; an assignment
-    whose rows would not fit is never the one that counts if there is another.
+    No worker gets more samples than its cache has room for, estimated from the rows per sample of the stream. An
+    assignment whose rows do not fit is used only if no other assignment exists.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Balancing:
         """Starts without feedback.
 
         Args:
-            job: the job, whose workloads it goes back to where nothing else fits.
-            limits: the least and the most samples of each worker, int32 [n] and [n].
-            sizes: what the rows of a sample need.
+            job: the job, whose own workloads are the fallback when no others fit.
+            limits: the smallest and the largest number of samples of each worker, int32 [n] and [n].
+            sizes: the sizes of the rows of a sample.
             rooms: the room of each cache in units of row size, [n].
-            costs: the links as they are at first.
+            costs: the cost model of the registered links.
 
         Raises:
             InvalidArgument: no workloads within the limits sum to the batch size.
@@ -59,10 +59,10 @@ class Balancing:
         self._job = job
         self._rooms = np.asarray(rooms, np.float64)
         self._surely_fits = self._rooms // sizes.of_sample  # samples, [n]
-        self._fits = np.full(job.workers, np.inf)  # samples, [n], as the stream's rows tell
+        self._fits = np.full(job.workers, np.inf)  # samples, [n], estimated from the stream
         self._compute_times = ComputeTimes(job.workers)
         moving = costs.transfer_seconds * sizes.of_sample * _MISSING_SHARE
-        self._guess = float(moving.min())  # seconds of computation per sample, until feedback tells
+        self._guess = float(moving.min())  # seconds of computation per sample, until the first feedback
         self._evicting = np.zeros(job.workers)  # seconds of evict pushes per sample, [n]
         self._balance = BalancedWorkloads(
             job.batch_size,
@@ -73,24 +73,24 @@ class Balancing:
 
     @property
     def workloads(self) -> tuple[int, ...]:
-        """Samples of each worker with which the next batch begins, [n]."""
+        """The workloads under which the next batch is assigned first, [n] samples."""
         return tuple(self._balance.current(self._most()).tolist())
 
     @property
     def held_back(self) -> NDArray[np.int32]:
-        """Samples beyond which a worker would get more if its cache had room for them, int32 [n]; 0: there is room."""
+        """The samples for whose rows a cache has room, if that limits its worker, int32 [n]; 0 if it does not."""
         most, workloads = self._most(), self._balance.current()
         return np.where(workloads > most, most, 0).astype(np.int32)
 
     def observe(self, seconds: NDArray[np.float64]) -> None:
-        """Takes in how long every worker took for the earliest iteration not yet observed, float64 [n]."""
+        """Records the workers' times in the earliest iteration not yet observed, float64 [n] seconds."""
         known = self._compute_times.known
         self._compute_times.update(seconds)
         if not known:
-            self._balance.forget()  # paces were of the guess
+            self._balance.forget()  # the paces so far followed from the guess
 
     def assign(self, mechanism: Mechanism, problem: DispatchInput, costs: CostModel) -> Assignment:
-        """Assigns a batch of full size; the best of a few trials counts whose rows fit the caches."""
+        """Assigns a batch of full size: the fastest of a few trials whose rows fit the caches."""
         best: Assignment | None = None
         least_seconds = np.inf
         capacities = self._balance.current(self._most())
@@ -114,7 +114,7 @@ class Balancing:
         return best if best is not None else self._cautious(mechanism, problem)
 
     def learn(self, decision: Decision) -> None:
-        """Takes in what an iteration is planned to move."""
+        """Learns the planned transfers of an iteration."""
         workloads, costs = decision.workloads, decision.cost_model
         self._compute_times.plan(decision.link_seconds, workloads)
         if len(decision.assignment) < self._job.batch_size:
@@ -126,25 +126,28 @@ class Balancing:
         self._balance.update(np.maximum(seconds, 0.0), workloads)
 
     def save(self) -> dict[str, NDArray[Any]]:
-        """Returns what the workloads follow, for `load`."""
+        """Returns the state from which the workloads follow, for `load`."""
         parts = {"paces": self._balance.save(), "computing": self._compute_times.save()}
         return within(parts) | {"evicting": self._evicting, "fits": self._fits}
 
     def load(self, saved: Arrays) -> None:
-        """Goes on with what was saved, for the same workers."""
+        """Restores the result of `save`, for the same workers."""
         self._balance.load(of(saved, "paces"))
         self._compute_times.load(of(saved, "computing"))
         self._evicting, self._fits = saved["evicting"], saved["fits"]
 
     @property
     def _computing(self) -> NDArray[np.float64]:
-        """Seconds per sample beside what the cost model says of links, float64 [n]; negative where that is too much."""
+        """Computing seconds per sample, float64 [n]; negative where the cost model overestimates the link time."""
         if self._compute_times.known:
             return self._compute_times.sample_seconds
         return np.full(self._job.workers, self._guess)
 
     def _most(self) -> NDArray[np.float64]:
-        """Upper limits, float64 [n]: of the workers, and of what fits their caches; together they have room for k."""
+        """Returns upper limits of the workloads that respect workers and caches, float64 [n].
+
+        If the caches together have no room for a batch of k samples, the limits are the workers' alone.
+        """
         fitting = np.floor(np.maximum(self._fits, self._surely_fits))
         most = np.maximum(np.minimum(self._balance.most, fitting), self._balance.least)
         return most if most.sum() >= self._job.batch_size else self._balance.most
@@ -155,7 +158,12 @@ class Balancing:
         return WorkloadLimits(np.minimum(least, capacities), np.maximum(most, capacities), sample_costs)
 
     def _learn_room(self, trained: NDArray[np.int64], workloads: NDArray[np.int32], *, too_many: bool) -> None:
-        """Notes how many samples fit: if more did, they would share more rows, so proportion is on the safe side."""
+        """Learns the number of samples whose rows fit each cache.
+
+        The estimate scales rows in proportion to samples. That is safe, because more samples share more rows and so
+        need less room than proportion predicts. Estimates are smoothed, except after rows that did not fit, when the
+        new estimate counts at once.
+        """
         seen = trained > 0
         fits = np.where(seen, _FILLED * self._rooms * workloads / np.maximum(trained, 1), self._fits)
         smooth = np.isfinite(self._fits) & ~(too_many & (trained > self._rooms))
@@ -163,7 +171,7 @@ class Balancing:
         self._fits[~smooth] = fits[~smooth]
 
     def _cautious(self, mechanism: Mechanism, problem: DispatchInput) -> Assignment:
-        """Decides under workloads whose rows fit however few they share; under the job's own if there are none."""
+        """Assigns under workloads whose rows fit even if the samples share none; under the job's own if none do."""
         most = np.maximum(np.minimum(self._balance.most, self._surely_fits), self._balance.least)
         workloads = np.array(self._job.workloads, np.int32)
         if most.sum() >= self._job.batch_size:

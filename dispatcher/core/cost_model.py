@@ -1,4 +1,4 @@
-"""What an iteration moves and what that costs (ESD §3.2): operations, sizes of rows, seconds on links, evictions."""
+"""The cost of an iteration (ESD §3.2): operations, sizes of rows, seconds on links, risk of evictions."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:  # in its stub only
 
 _TOLERANCE = 0.005
 _FINEST_SCALE = math.ceil(0.5 / _TOLERANCE)  # rounding to 1/scale errs by at most 0.5/scale
-_COST_LIMIT = 2**30  # an entry of the cost matrix, with room for the solvers' reduced costs in int32
+_COST_LIMIT = 2**30  # largest entry of the cost matrix; it leaves room for the solvers' reduced costs in int32
 _RISK_SMOOTHING = 0.1  # weight of the newest iteration
 
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Rows that each worker moves over its link, by kind of operation; or the bytes that move with them.
+    """The numbers of rows, or of bytes, that each worker moves over its link, by kind of operation.
 
     Attributes:
-        miss_pull: int64 [n], missing or outdated rows that are fetched.
-        update_push: int64 [n], rows or partial gradients that are pushed because some worker needs the row.
-        evict_push: int64 [n], rows or partial gradients that are pushed because the row leaves the cache.
+        miss_pull: int64 [n], missing or outdated rows that the worker pulls.
+        update_push: int64 [n], rows or partial gradients that it pushes because another worker needs the row.
+        evict_push: int64 [n], rows or partial gradients that it pushes because the row leaves the cache.
     """
 
     miss_pull: NDArray[np.int64]
@@ -40,7 +40,7 @@ class Operations:
 
     @classmethod
     def none(cls, workers: int) -> Self:
-        """No operation at any of n workers."""
+        """Returns zeros for n workers."""
         return cls(*(np.zeros(workers, np.int64) for _ in range(3)))
 
     def __add__(self, other: Self) -> Self:
@@ -52,31 +52,31 @@ class Operations:
 
     @property
     def total(self) -> NDArray[np.int64]:
-        """What each worker moves in all kinds of operations together, int64 [n]."""
+        """The sum over all kinds of operations, for each worker, int64 [n]."""
         return self.miss_pull + self.update_push + self.evict_push
 
 
 class RowSizes:
-    """What a row and a partial gradient take on the wire, by table (ESD §8.2).
+    """The sizes of a row and of a partial gradient on the wire, by table (ESD §8.2).
 
-    A row, D_tran(x), moves with its optimizer state; a partial gradient, and a row that is pulled to be trained by
-    several workers or for the first time, without it; and each with its id, its version and the like. Sizes are those
-    of rows, whole numbers of a unit, so that the engine and the solvers count in integers.
+    A row, D_tran(x), moves with its optimizer state. A partial gradient moves without it, and so does a row that is
+    pulled for its first training or to be trained by several workers. Every row and gradient also carries its id,
+    version and the like. Row sizes are whole multiples of a unit, so that the engine and the solvers count in integers.
 
     Attributes:
         unit_bytes: bytes of one unit: the greatest common divisor of the rows' sizes on the wire.
-        of_tables: size of each table's rows in units, [T]; empty when there is one table, whose rows are one unit.
-        of_sample: units of the rows of a whole sample, at most.
-        gradient_shares: how large a partial gradient is by its row, of each table [T].
-        value_shares: the same for a row without its optimizer state.
+        of_tables: size of each table's rows in units, [T]; empty for a single table, whose rows are one unit.
+        of_sample: largest number of units of the rows of one sample.
+        gradient_shares: size of a partial gradient relative to its row, for each table, [T].
+        value_shares: size of a row without optimizer state relative to the whole row, for each table, [T].
     """
 
     def __init__(self, tables: Sequence[TableSpec], features: Sequence[Feature]) -> None:
         """Derives sizes from the tables.
 
         Args:
-            tables: of the job, in their order.
-            features: of the samples.
+            tables: the job's tables, in order.
+            features: the features of the samples.
         """
         row_bytes = [table.row_transfer_bytes for table in tables]
         gradient_bytes = [table.gradient_transfer_bytes for table in tables]
@@ -89,8 +89,9 @@ class RowSizes:
         self.of_sample = sum(feature.max_length * of_tables[feature.table] for feature in features)
         self._first_row = row_bytes[0]
         self._row_bytes = np.array(row_bytes)
-        # Bytes by kind of operation of what the engine counts, table by table, [3, 8 T]: stateless pulls are among all
-        # pulls, and are counted once more.
+        # Bytes per counted row: kinds of operations by the engine's 8 counters of each table, [3, 8 T]. The counter of
+        # all
+        # pulls includes pulls without state, which the last counter corrects by the (negative) difference in size.
         self._moved = np.hstack(
             [
                 np.array(
@@ -105,7 +106,7 @@ class RowSizes:
         )
 
     def cache_room(self, rows: int) -> int:
-        """Returns the units that fit a cache which holds `rows` rows of the first table."""
+        """Returns the room, in units, of a cache for `rows` rows of the first table."""
         return rows * self._first_row // self.unit_bytes
 
     def moved_bytes(self, columns: IterationColumns) -> Operations:
@@ -114,7 +115,7 @@ class RowSizes:
         return Operations(*self._moved @ counts.reshape(-1, counts.shape[2]))
 
     def evicted_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
-        """Returns the bytes of the rows that owe an evict push in an iteration, were they all to move whole, [n]."""
+        """Returns the bytes of an iteration's evict pushes if all moved whole rows, [n]."""
         evicted = columns.table_counts[:, 3] + columns.table_counts[:, 4]
         moved: NDArray[np.int64] = self._row_bytes @ evicted
         return moved
@@ -123,16 +124,16 @@ class RowSizes:
 class CostModel:
     """Link costs of n workers (ESD Table 1: T_j = D_tran / B_j), in seconds and as small integers for the solvers.
 
-    What an operation costs is what it moves by the speed of its link: T_j for a row, less for a partial gradient, or
-    for a row without its optimizer state.
+    The cost of an operation is its number of bytes divided by the speed of its link: T_j for a row, less for a partial
+    gradient or a row without its optimizer state.
 
     Attributes:
         transfer_seconds: float64 [n], T_j: seconds to move one row over worker j's link; where rows differ in size
             (ESD §8.2), one unit of row size.
-        link_costs: int32 [n], T_j in units of `unit_seconds`, rounded. The solvers are exact on integers. The
-            unit is the largest whole fraction of the fastest link's T_j (at most 1/100 of it) for which no
-            link cost is off by more than 0.5%: links of 5 and 0.5 Gbit/s cost 1 and 10, of 3 and 2 cost 2 and 3. Where
-            samples have so many rows that their costs would leave the solvers' range, it is a larger fraction.
+        link_costs: int32 [n], T_j in units of `unit_seconds`, rounded, since the solvers are exact on integers. The
+            unit is the largest whole fraction of the fastest link's T_j, at least 1/100 of it, with which no link cost
+            is off by more than 0.5%: links of 5 and 0.5 Gbit/s cost 1 and 10, links of 3 and 2 Gbit/s cost 2 and 3. The
+            unit is larger if the cost of a sample with many rows would leave the solvers' range.
         unit_seconds: seconds of one unit.
     """
 
@@ -140,13 +141,13 @@ class CostModel:
         """Derives T_j and the integer link costs.
 
         Args:
-            row_bytes: bytes that move with one row, optimizer state, id and version included; or of one unit of size.
+            row_bytes: bytes of one row on the wire, with optimizer state, id and version; or bytes of one unit of size.
             bandwidths: bytes per second of each worker's link.
-            sample_rows: rows of one sample, or their units; times T_j + T_h, this is the largest possible cost of a
-                sample.
+            sample_rows: rows of one sample, or their units. Multiplied by T_j + T_h it bounds the cost of a sample.
 
         Raises:
-            InvalidArgument: a bandwidth is not positive and finite, or the links differ too much.
+            InvalidArgument: a bandwidth is not positive and finite, or the slowest link is so much slower than the
+                fastest that costs would leave the solvers' range.
         """
         for worker, bandwidth in enumerate(bandwidths):
             if not (math.isfinite(bandwidth) and bandwidth > 0):
@@ -166,22 +167,22 @@ class CostModel:
         self.unit_seconds: float = fastest / scale
 
     def link_seconds(self, moved_bytes: Operations) -> NDArray[np.float64]:
-        """Returns time on each link, float64 [n], for the bytes that its operations move."""
+        """Returns the time on each link for the bytes of its operations, float64 [n] seconds."""
         return self.seconds_of(moved_bytes.total)
 
     def seconds_of(self, sizes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float64]:
-        """Returns the time that so many bytes, [n], take on each worker's link, float64 [n]."""
+        """Returns the transfer time of a number of bytes per worker, [n], on its link, float64 [n] seconds."""
         seconds: NDArray[np.float64] = np.asarray(sizes) / self._bandwidths
         return seconds
 
 
 def slowest_link(sample_rows: int) -> float:
-    """Returns the least speed of a link, by the fastest one's, that a CostModel takes for samples of so many rows."""
+    """Returns the smallest speed, relative to the fastest link, that CostModel accepts for samples of `sample_rows`."""
     return min(1.0, 2 * sample_rows / _COST_LIMIT)
 
 
 def _smallest_scale(ratios: NDArray[np.float64]) -> int:
-    """Returns the smallest s for which every round(s r) / s is within _TOLERANCE of r, relative; all r >= 1."""
+    """Returns the smallest s with which round(s r) / s has a relative error of at most _TOLERANCE for every r >= 1."""
     scales = np.arange(1, _FINEST_SCALE + 1)[:, None]
     error = np.abs(np.rint(scales * ratios) / scales - ratios) / ratios
     fits = (error <= _TOLERANCE + 1e-12).all(axis=1)
@@ -189,11 +190,11 @@ def _smallest_scale(ratios: NDArray[np.float64]) -> int:
 
 
 class EvictionRisk:
-    """How likely it is that a row which enters a cache pushes another one out (ESD §8.1, future work).
+    """The expected evict push of a row that enters a cache (ESD §8.1, future work).
 
-    It learns, worker by worker, the share of taken slots that cost an evict push, and what such a push moves. A cache
-    that is not full has evicted nothing yet and costs nothing; a full one evicts a row for each slot that is taken, and
-    some of these rows owe a push.
+    It learns, for each worker, the share of newly taken slots that cause an evict push, and the size of such a push. A
+    cache that is not full evicts no row and has no such cost. A full cache evicts a row for each newly taken slot, and
+    some of these rows must be pushed.
     """
 
     def __init__(self, workers: int) -> None:
@@ -201,18 +202,18 @@ class EvictionRisk:
         self._risks = np.zeros(workers)
 
     def update(self, columns: IterationColumns, sizes: RowSizes) -> None:
-        """Takes in which rows left each cache in one iteration, with an evict push and without."""
+        """Learns the evictions of one iteration, with an evict push and without."""
         pushed, dropped = columns.counts[3] + columns.counts[4], columns.counts[5]
         evicted = pushed + dropped
-        # A push counts as what it moves by its row, and a partial gradient is smaller than that.
+        # A push counts by its size relative to a whole row, since a partial gradient is smaller.
         share = sizes.moved_bytes(columns).evict_push / np.maximum(sizes.evicted_bytes(columns), 1)
         some = evicted > 0
         self._risks[some] += _RISK_SMOOTHING * (share[some] * pushed[some] / evicted[some] - self._risks[some])
 
     def costs(self, link_costs: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Expected cost of taking a slot of each worker's cache, float64 [n], in the unit of the link costs.
+        """Returns the expected cost of taking a slot of each cache, float64 [n], in the unit of the link costs.
 
-        Where rows differ in size, it is the cost of taking one unit of room.
+        If rows differ in size, it is the cost of taking one unit of room.
         """
         costs: NDArray[np.float64] = self._risks * link_costs
         return costs
@@ -222,5 +223,5 @@ class EvictionRisk:
         return {"risks": self._risks}
 
     def load(self, saved: Arrays) -> None:
-        """Goes on with the risks that were saved."""
+        """Restores saved risks."""
         self._risks = saved["risks"]

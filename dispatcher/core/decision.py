@@ -1,4 +1,4 @@
-"""One planned iteration: who trains what, what it moves and costs, and the plans that tell the workers so."""
+"""One planned iteration: its assignment, its transfers and their cost, and the plans of the workers."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ class Decision:
         assignment: int32 [k], the worker of each sample.
         batch: the k samples.
         epoch: the membership that the plans are for.
-        columns: what each worker does, in slot order.
+        columns: the engine's plan of each worker, in slot order.
         operations: rows moved, per worker and kind.
-        moved_bytes: what moves with them: rows with their optimizer state, partial gradients without it, and the ids,
-            versions and the like beside each.
-        reduced_bytes: int64 [n], what each worker sends to the next to sum the gradients of replicated rows.
-        direct_rows: int64 [n], how many of the update pushes go straight to the worker that trains the row now.
-        direct_bytes: int64 [n], what of the moved bytes these are.
-        cost_model: what these operations cost.
+        moved_bytes: bytes of these operations: rows with their optimizer state, partial gradients without it, and the
+            ids, versions and the like of each.
+        reduced_bytes: int64 [n], bytes that each worker sends to the next to sum the gradients of replicated rows.
+        direct_rows: int64 [n], number of update pushes that go straight to the worker that trains the row now.
+        direct_bytes: int64 [n], bytes of these pushes, included in `moved_bytes`.
+        cost_model: the cost model of these operations.
         expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
             counts an id once per sample; 0 for a mechanism that makes no estimate.
         worker_lookups: int64 [n], rows that each worker's samples use.
-        worker_hits: int64 [n], how many of these it has the latest version of.
-        forgotten_rows: how many rows leave the table to keep it within its limit.
-        held_back: int32 [n], samples beyond which a worker would get more if its cache had room for them; 0: it has.
+        worker_hits: int64 [n], rows among them with the latest version in the worker's cache.
+        forgotten_rows: number of rows removed from the table to keep it within its limit.
+        held_back: int32 [n], the samples for whose rows a worker's cache has room; 0 if the cache does not limit it.
         solver: the solver that ran, "" for a mechanism without one.
-        gap: the solver's certificate: cost less dual bound, 0 proves optimality; None when there is none.
-        budget_seconds: time that the assignment had; infinite without a limit.
-        efforts: what the assignment used a limited time for; see esd.dispatcher.core.decision_time.
+        gap: the solver's certificate: cost minus dual bound, 0 proves optimality; None without a certificate.
+        budget_seconds: time limit of the assignment; infinite without a limit.
+        efforts: the amounts of work that the assignment did within its limit; see esd.dispatcher.core.decision_time.
         seconds: wall time of this decision by phase: `index` (looking the batch up), `score` (costs or
             affinities), `assign` (the assignment), `plan` (advancing the state, the columns of the plans), and `encode`
             once the messages are made.
@@ -82,12 +82,12 @@ class Decision:
 
     @cached_property
     def plans(self) -> tuple[IterationPlan, ...]:
-        """One plan per worker, in slot order, put together from the columns when first asked for."""
+        """One plan per worker, in slot order, built from the columns at the first use."""
         return tuple(_iteration_plan(worker, self.batch, self.epoch) for worker in self.columns)
 
     @cached_property
     def messages(self) -> tuple[bytes, ...]:
-        """The plan of each worker as it is sent, in slot order, encoded from the columns when first asked for."""
+        """The encoded plan of each worker, in slot order, built from the columns at the first use."""
         started = time.perf_counter()
         batch = self.batch
         dense, labels = np.ascontiguousarray(batch.dense), np.ascontiguousarray(batch.labels)
@@ -99,12 +99,12 @@ class Decision:
 
     @property
     def plan_bytes(self) -> int:
-        """Bytes of all workers' plans as they are sent."""
+        """Bytes of all workers' encoded plans."""
         return sum(map(len, self.messages))
 
     @property
     def plan_seconds(self) -> float:
-        """Time of all workers' plans on their links. It is no part of the cost, which the papers define without it."""
+        """Time of all workers' plans on their links. The cost excludes it, as in the papers' definition."""
         return float(self.cost_model.seconds_of([len(message) for message in self.messages]).sum())
 
     @property
@@ -145,17 +145,17 @@ class Decision:
 
     @property
     def hits(self) -> int:
-        """How many of the lookups find the latest version in the worker's cache, or one that is good enough."""
+        """Lookups that find the latest version in the worker's cache, or a version that the job accepts as current."""
         return int(self.worker_hits.sum())
 
     @property
     def decision_seconds(self) -> float:
-        """Wall time from the batch to what is made of it so far: the columns of its plans, or the messages, too."""
+        """Wall time of this decision up to the columns of its plans; once messages are encoded, including that."""
         return sum(self.seconds.values())
 
 
 def _iteration_plan(columns: PlanColumns, batch: SampleBatch, epoch: int) -> IterationPlan:
-    """Makes one worker's plan of its columns of `Engine.commit`, which have the plan's names, and its samples."""
+    """Makes one worker's plan from its samples and its columns of `Engine.commit`, which have the plan's names."""
     positions = columns["positions"]
     return IterationPlan(
         epoch=epoch,
@@ -170,7 +170,7 @@ def _iteration_plan(columns: PlanColumns, batch: SampleBatch, epoch: int) -> Ite
 
 
 def _transfers_of(column: Any) -> Any:
-    """Returns a column of a plan as it is, or what the engine gives as a dict of columns."""
+    """Converts a dict of columns to its type in a plan; returns any other column unchanged."""
     if not isinstance(column, dict):
         return column
     if "places" in column:
@@ -198,7 +198,7 @@ def flush_plan(columns: FlushColumns, epoch: int, *, checkpoint: bool = False) -
 
 
 def reload_plan(columns: CacheColumns, checkpoint: int) -> Reload:
-    """Returns what one worker's cache holds after a checkpoint, from its columns of `Engine.contents`."""
+    """Returns the content of one worker's cache after a checkpoint, from its columns of `Engine.contents`."""
 
     def part(chosen: NDArray[np.bool_]) -> Transfers:
         ids = columns["ids"][chosen]

@@ -1,7 +1,7 @@
-"""The decision log: everything that a job's plans depend on besides its samples, so that they can be made again.
+"""The decision log: all inputs of a job's plans other than its samples, from which a replay makes the same plans.
 
-Every line is a JSON object: the kind of a record, and its fields. The first line is the job. A last line that was cut
-short, because its writer was killed, is ignored.
+Every line is a JSON object with the kind of a record and its fields. The first line is the job. A last line without a
+newline, whose writer was killed, is ignored.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class JobOpened:
 
 @dataclass(frozen=True, slots=True)
 class EpochBegan:
-    """An epoch began: who trains in it, over which links and with which caches.
+    """An epoch began, with these members, links and caches.
 
     Attributes:
         epoch: its number.
         first: its first iteration.
         workloads: m_j, [n]; 0 for a worker that is away.
-        workload_limits: least and most samples of a worker, when workloads are balanced.
+        workload_limits: smallest and largest number of samples of a worker, when workloads are balanced.
         bandwidths: bytes per second of each worker's link as registered, [n].
         cache_rows: rows of each worker's cache, [n].
-        worker_limits: the least and the most samples that each worker takes, [n]; none: any number.
-        members: the slots of the workers that train; none: all.
-        warm: whether caches begin as they were at the checkpoint; else empty, as where a worker has another one now.
+        worker_limits: smallest and largest number of samples that each worker accepts, [n]; empty without limits.
+        members: the slots of the workers that train; empty for all slots.
+        warm: whether caches start with their content at the checkpoint. They start empty if a cache has changed since.
     """
 
     epoch: int
@@ -52,7 +52,7 @@ class EpochBegan:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Feedback that the planner took in before its next decision; see esd.dispatcher.core.feedback.Feedback."""
+    """Feedback that the planner observed before its next decision; see esd.dispatcher.core.feedback.Feedback."""
 
     seconds: list[float]
     bandwidths: list[float]
@@ -61,7 +61,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlanned:
-    """A checkpoint before `iteration`, to which an epoch may go back."""
+    """A checkpoint before `iteration`, at which a later epoch may begin."""
 
     iteration: int
 
@@ -72,8 +72,8 @@ class IterationPlanned:
 
     Attributes:
         iteration: its number.
-        digest: tells whether a replay makes the same plans.
-        efforts: what the decision used a limited time for; see esd.dispatcher.core.decision_time.
+        digest: a digest of the plans, by which a replay checks its own.
+        efforts: the amounts of work that the decision did within its time limit; see esd.dispatcher.core.decision_time.
     """
 
     iteration: int
@@ -101,18 +101,18 @@ _NAMES = {record: name for name, record in _KINDS.items()}
 
 
 class DecisionLog:
-    """A log that is being written. When `add` returns, the record is with the operating system, not yet on the disk."""
+    """A log open for writing. After `add` the operating system has the record, which may not be on disk yet."""
 
     def __init__(self, path: Path, job: dict[str, Any], *, resume: bool) -> None:
-        """Begins a log, or goes on with one.
+        """Begins a log, or continues one.
 
         Args:
             path: the file.
             job: the job's specification as JSON.
-            resume: whether the job goes on from a checkpoint, so that what the file says so far is kept.
+            resume: whether the job continues from a checkpoint, so that the records in the file must stay.
 
         Raises:
-            FailedPrecondition: the file cannot be written.
+            FailedPrecondition: the file cannot be written, or `resume` is set and the file holds no whole record.
         """
         self._path = path
         try:
@@ -134,7 +134,7 @@ class DecisionLog:
             raise self._failure(error) from None
 
     def close(self) -> None:
-        """Closes the file. What `add` could not write is lost, as it has said."""
+        """Closes the file. It ignores errors, because `add` has raised them."""
         with suppress(OSError):
             self._file.close()
 
@@ -146,7 +146,7 @@ def read_decisions(path: Path) -> Iterator[Record]:
     """Yields the records of a log, the job first.
 
     Raises:
-        InvalidArgument: the file cannot be read or is no decision log; the message names the line.
+        InvalidArgument: the file cannot be read, or a line is no record of a decision log; the message names the line.
     """
     try:
         with path.open("rb") as file:
@@ -164,7 +164,7 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InvalidArgument(f"decision log {path}, line {number}: this is no record of a decision log") from None
     if (number == 1) != isinstance(record, JobOpened):
-        raise InvalidArgument(f"decision log {path}, line {number}: the job has to be the first record and no other")
+        raise InvalidArgument(f"decision log {path}, line {number}: the job must be the first record and no other")
     return record
 
 
@@ -172,7 +172,7 @@ def _drop_cut_line(path: Path) -> None:
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
     if not whole:
-        raise FailedPrecondition(f"the decision log {path} does not hold the beginning of the job that goes on")
+        raise FailedPrecondition(f"the decision log {path} does not hold the beginning of the job that it continues")
     if whole < len(content):
         with path.open("r+b") as file:
             file.truncate(whole)

@@ -1,4 +1,4 @@
-"""The time that one decision may take, and what it was used for: a replay repeats that and looks at no clock."""
+"""The time limit of a decision, and the record of the work done within it, which a replay repeats without a clock."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _SMOOTHING = 0.2  # weight of the newest measurement
 class DecisionTime:
     """The clock of one decision.
 
-    Whatever depends on it is noted as an effort, a whole number: how many tables were scored, how many rounds were
-    searched. A decision that is made again takes the recorded efforts, in the same order, in place of the clock.
+    A choice that depends on the clock is recorded as an effort, a whole number such as the number of scored tables or
+    of search rounds. A replay of the decision uses the recorded efforts, in the same order, instead of the clock.
 
     Attributes:
-        efforts: what was noted so far; nothing where there is no deadline.
+        efforts: the efforts recorded so far; empty if there is no deadline.
     """
 
     def __init__(self, deadline: float = math.inf, efforts: Sequence[int] | None = None) -> None:
         """Starts the clock.
 
         Args:
-            deadline: `time.perf_counter()` by which the decision is wanted.
-            efforts: what was noted when the decision was made first; the deadline then counts for nothing.
+            deadline: the value of `time.perf_counter()` at which the decision is due.
+            efforts: the efforts of the original decision, for a replay, which ignores the deadline; None otherwise.
         """
         self._deadline = deadline if efforts is None else math.inf
         self._recorded = deque(efforts or ())
@@ -41,12 +41,12 @@ class DecisionTime:
         return self._recorded.popleft() if self._recorded else None
 
     def note(self, effort: int) -> None:
-        """Notes an effort that the clock has decided."""
+        """Records an effort that followed from the clock."""
         if math.isfinite(self._deadline):
             self.efforts.append(effort)
 
     def over(self) -> bool:
-        """Tells whether the deadline has passed; asking is an effort, too."""
+        """Returns whether the deadline has passed. The answer is recorded as an effort."""
         recorded = self.recorded()
         if recorded is not None:
             return bool(recorded)
@@ -56,15 +56,15 @@ class DecisionTime:
 
 
 class AffordableSteps:
-    """How many equal steps a decision has time for, beside what it takes without them (Herald §4.3)."""
+    """Estimates the number of equal steps that fit into the time of a decision, after its other work (Herald §4.3)."""
 
     def __init__(self) -> None:
-        """Starts without knowledge: all steps are affordable."""
-        self._unit_seconds = 0.0  # of a step's units
-        self._other_seconds = 0.0  # per decision
+        """Starts without measurements: all steps are affordable."""
+        self._unit_seconds = 0.0  # seconds of one unit of a step
+        self._other_seconds = 0.0  # seconds of a decision without its steps
 
     def choose(self, clock: DecisionTime, steps: int, units: float, least: int = 0) -> int:
-        """Returns how many of `steps`, of `units` each, fit into the time that is left, `least` at least."""
+        """Returns the number of steps of `units` units that fit into the time left, from `least` to `steps`."""
         recorded = clock.recorded()
         if recorded is not None:
             return recorded
@@ -74,7 +74,13 @@ class AffordableSteps:
         return chosen
 
     def learn(self, seconds: float, units: float, other_seconds: float) -> None:
-        """Takes in what the steps of a decision took, of how many units they were, and what the rest of it took."""
+        """Learns from a decision.
+
+        Args:
+            seconds: time of its steps.
+            units: units of all its steps together.
+            other_seconds: time of the rest of the decision.
+        """
         weight = _SMOOTHING if self._unit_seconds else 1.0
         if units:
             self._unit_seconds += weight * (seconds / units - self._unit_seconds)
@@ -82,27 +88,28 @@ class AffordableSteps:
 
 
 class NecessaryTime:
-    """The budget of a decision that is to be hidden behind training (Herald §4.2).
+    """The time budget with which decisions overlap with training and do not delay it (Herald §4.2).
 
-    It is the necessary time of an iteration, everything but the transfer of rows, less what else planning an iteration
-    takes. Both are means of what was measured. Until there is a measurement it is infinite.
+    The budget is the necessary time of an iteration (everything but the transfer of rows) minus the time of planning an
+    iteration without its decision. Both are smoothed means of measurements. Before the first measurement the budget is
+    infinite.
     """
 
     def __init__(self) -> None:
         self._necessary = self._planning = math.nan
 
     def observe(self, necessary_seconds: float) -> None:
-        """Takes in what an iteration took at the workers without its transfers; 0: nobody has measured it."""
+        """Records the workers' time for an iteration without its transfers, in seconds; 0 if it was not measured."""
         if necessary_seconds > 0:
             self._necessary = _mean(self._necessary, necessary_seconds)
 
     def learn(self, planning_seconds: float) -> None:
-        """Takes in what planning an iteration took besides the decision."""
+        """Records the planning time of an iteration, without the decision, in seconds."""
         self._planning = _mean(self._planning, planning_seconds)
 
     @property
     def seconds(self) -> float:
-        """The budget; not negative."""
+        """The budget in seconds, at least 0."""
         known = not math.isnan(self._necessary + self._planning)
         return max(0.0, self._necessary - self._planning) if known else math.inf
 

@@ -1,4 +1,4 @@
-"""What the workers measured, as input to later decisions."""
+"""The workers' measurements, as input to later decisions."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from esd.dispatcher.core.learned import Arrays
 
 LINK_SMOOTHING = 0.2  # weight of the newest measurement of a link's speed
 _SMOOTHING = 0.2  # least weight of the newest measurement of a computation's time
-_DEAD_BAND = 0.1  # a link whose mean speed differs relatively less than this from the one in use is left alone
+_DEAD_BAND = 0.1  # a speed in use changes only if its smoothed measurement differs by a larger share
 _SLOWEST = 1e-4  # least speed of a link, relative to the fastest; integer link costs need a bound
-_FARTHER_APART = (1 + _DEAD_BAND) / (1 - _DEAD_BAND)  # two speeds in use, than those that they follow
+_FARTHER_APART = (1 + _DEAD_BAND) / (1 - _DEAD_BAND)  # the dead band can widen the ratio of two speeds by this factor
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """One iteration as the workers measured it.
+    """The measurements of one iteration.
 
     Feedback is part of a planner's input: the same batches and the same feedback give the same plans.
 
     Attributes:
-        seconds: float64 [n], what each worker took for transfers and computation, without waiting for others.
-        bandwidths: float64 [n], bytes per second seen on each link, 0 where there was too little traffic to tell.
-        necessary_seconds: what the iteration takes all workers together without any transfer of rows (Herald §4.1); 0
-            where nobody has measured it.
+        seconds: float64 [n], each worker's time for transfers and computation, without waits for other workers.
+        bandwidths: float64 [n], bytes per second measured on each link; 0 if there was too little traffic to measure.
+        necessary_seconds: the time of the iteration without any transfer of rows (Herald §4.1); 0 if it was not
+            measured.
     """
 
     seconds: NDArray[np.float64]
@@ -38,11 +38,12 @@ class Feedback:
 
 
 class ComputeTimes:
-    """What every worker computes per sample: the time it took, less what the cost model says its operations took.
+    """Every worker's computing time per sample: its measured time minus the cost model's time for its operations.
 
-    Where a link is faster than the cost model has it, that is negative.
+    The result is negative if a link is faster than the cost model assumes.
 
-    Feedback comes in the order of the iterations, one for each; `plan` announces an iteration when it is planned.
+    Feedback arrives in the order of the iterations, one per iteration. `plan` announces an iteration when it is
+    planned.
     """
 
     def __init__(self, workers: int) -> None:
@@ -56,7 +57,7 @@ class ComputeTimes:
         self._planned.append((link_seconds, workloads))
 
     def update(self, seconds: NDArray[np.float64]) -> None:
-        """Takes in how long every worker took, float64 [n], for the first announced iteration that waits for it."""
+        """Records the workers' times, float64 [n] seconds, in the earliest announced iteration without feedback."""
         if not self._planned:
             return
         link_seconds, workloads = self._planned.popleft()
@@ -66,7 +67,7 @@ class ComputeTimes:
         self._samples += weight * (workloads - self._samples)
 
     def save(self) -> dict[str, NDArray[Any]]:
-        """Returns what is known, and the iterations that wait for feedback, for `load`."""
+        """Returns the smoothed times and the announced iterations without feedback, for `load`."""
         links, samples = zip(*self._planned, strict=True) if self._planned else ((), ())
         workers = len(self._computing)
         return {
@@ -78,7 +79,7 @@ class ComputeTimes:
         }
 
     def load(self, saved: Arrays) -> None:
-        """Goes on with what was saved."""
+        """Restores the result of `save`."""
         self._computing, self._samples = saved["computing"], saved["samples"]
         self._updates = int(saved["updates"])
         self._planned = deque(zip(saved["planned_seconds"], saved["planned_samples"], strict=True))
@@ -90,28 +91,33 @@ class ComputeTimes:
 
     @property
     def sample_seconds(self) -> NDArray[np.float64]:
-        """Seconds per sample, float64 [n]; 0 before any feedback, and for workers that have had no samples."""
+        """Seconds per sample, float64 [n]; 0 before the first feedback, and for workers without samples so far."""
         return np.divide(self._computing, self._samples, out=np.zeros_like(self._samples), where=self._samples > 0)
 
 
 class MeasuredLinks:
-    """Bandwidths that follow measurements: the registered ones at first, then smoothed measurements with a dead band.
+    """Bandwidths for decisions: the registered values at first, then smoothed measurements with a dead band.
 
-    The dead band keeps decisions from depending on noise: a link counts as changed when its smoothed speed is more than
-    10% off.
+    The dead band keeps decisions independent of noise: a bandwidth changes only when its smoothed measurement differs
+        by more than 10%.
 
     Attributes:
-        in_use: float64 [n], the bandwidths that decisions go by, bytes per second.
+        in_use: float64 [n], the bandwidths for decisions, bytes per second.
     """
 
     def __init__(self, bandwidths: Sequence[float], slowest: float = 0.0) -> None:
-        """Starts with the registered bandwidths, [n]; measured ones stay above `slowest`, relative to the fastest."""
+        """Starts with the registered bandwidths.
+
+        Args:
+            bandwidths: bytes per second of each link, [n].
+            slowest: lower bound of a measured bandwidth, relative to the fastest link.
+        """
         self._means = np.asarray(bandwidths, np.float64).copy()
         self._slowest = min(1.0, max(_SLOWEST, _FARTHER_APART * slowest))
         self.in_use = self._means.copy()
 
     def update(self, measured: NDArray[np.float64]) -> bool:
-        """Takes in measured bandwidths, float64 [n], 0 for no measurement. Returns whether `in_use` has changed."""
+        """Records measured bandwidths, float64 [n], 0 for no measurement. Returns whether `in_use` has changed."""
         seen = measured > 0
         self._means[seen] += LINK_SMOOTHING * (measured[seen] - self._means[seen])
         followed = np.maximum(self._means, self._slowest * self._means.max())
@@ -124,5 +130,5 @@ class MeasuredLinks:
         return {"means": self._means, "in_use": self.in_use}
 
     def load(self, saved: Arrays) -> None:
-        """Goes on with the speeds that were saved."""
+        """Restores saved speeds."""
         self._means, self.in_use = saved["means"], saved["in_use"]

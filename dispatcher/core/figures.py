@@ -1,4 +1,4 @@
-"""How good the model was at one moment: figures of the iterations that were complete then, over all and the latest."""
+"""The quality of the model at one moment: figures over all complete iterations, and over the latest ones."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Iteration(NamedTuple):
     Attributes:
         bins: uint16 [m, L].
         labels: uint8 [m, L].
-        loss_sums: 1 + L: of what is trained, and of each label.
-        groups: uint64 [m], or [0] if the samples have none.
+        loss_sums: 1 + L sums of losses: of the trained loss, then of each label.
+        groups: uint64 [m], or [0] if the samples have no groups.
     """
 
     bins: NDArray[np.uint16]
@@ -30,18 +30,18 @@ class Iteration(NamedTuple):
     groups: NDArray[np.uint64]
 
     def grouped(self, label: int) -> tuple[NDArray[np.uint64], NDArray[np.uint16], NDArray[np.uint8]]:
-        """Groups, and the bins and a label of the samples that have one, [m] each or [0]."""
+        """Returns groups, bins and one label of the samples, [m] each; [0] if the samples have no groups."""
         count = len(self.groups)
         return self.groups, self.bins[:count, label], self.labels[:count, label]
 
 
 class LabelScores(NamedTuple):
-    """What was counted of one label.
+    """The counts of one label.
 
     Attributes:
-        scores: of all samples.
-        gauc: of all samples.
-        recent: scores of the recent ones.
+        scores: the scores of all samples.
+        gauc: the GAUC of all samples.
+        recent: the scores of the recent samples.
     """
 
     scores: Scores
@@ -50,12 +50,12 @@ class LabelScores(NamedTuple):
 
 
 class Figures:
-    """The figures over some iterations. Whoever asks for one computes it, in any thread, and once.
+    """The figures over some iterations. Each is computed at its first use, in the caller's thread, and kept.
 
     Args:
-        labels: what was counted of each label.
-        loss_sums: 1 + L, over all samples: of what is trained, and of each label.
-        samples: how many there are.
+        labels: the counts of each label.
+        loss_sums: 1 + L sums of losses over all samples: of the trained loss, then of each label.
+        samples: the number of samples.
         recent: the latest iterations.
     """
 
@@ -74,7 +74,7 @@ class Figures:
 
     @property
     def lifetime(self) -> Quality:
-        """The figures over all samples: the first label's, with the loss that is trained."""
+        """The figures over all samples: the first label's, with the trained loss."""
         return replace(self.lifetime_of(0), loss=mean_loss(self._loss_sums[0], self._samples))
 
     @property
@@ -84,12 +84,12 @@ class Figures:
 
     @property
     def recent(self) -> Quality:
-        """As `lifetime`, over the latest iterations."""
+        """The same as `lifetime`, over the latest iterations."""
         return replace(self.recent_of(0), loss=mean_loss(*self._recent_loss(0)))
 
     @property
     def recent_labels(self) -> tuple[Quality, ...]:
-        """As `lifetime_labels`, over the latest iterations."""
+        """The same as `lifetime_labels`, over the latest iterations."""
         return tuple(map(self.recent_of, range(len(self._labels))))
 
     def lifetime_of(self, label: int) -> Quality:
@@ -102,7 +102,7 @@ class Figures:
 
     def _once(self, key: tuple[int, bool], compute: Callable[[int], Quality]) -> Quality:
         known = self._known.get(key)
-        if known is None:  # of two threads that ask at once, both compute the same
+        if known is None:  # no lock: two threads that race here compute the same value
             known = self._known[key] = compute(key[0])
         return known
 
@@ -116,6 +116,6 @@ class Figures:
         return self._labels[number].recent.quality(loss_sum, samples, gauc)
 
     def _recent_loss(self, place: int) -> tuple[float, int]:
-        """Returns one of the sums of losses over the latest iterations, and how many samples they hold."""
+        """Returns a sum of losses over the latest iterations, by its place in `loss_sums`, and their samples."""
         losses = sum(each.loss_sums[place] for each in self._recent)
         return losses, sum(len(each.labels) for each in self._recent)

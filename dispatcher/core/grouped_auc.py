@@ -1,8 +1,8 @@
-"""GAUC: the AUC within each group of samples, such as those of one user, averaged over the groups.
+"""GAUC: the AUC within each group of samples, such as the samples of one user, averaged over the groups.
 
-It tells whether a model ranks the samples that compete with each other, where the AUC over all of them also rewards
-knowing which users click. Groups count by their samples; those without both labels say nothing, and are left out
-(Zhu et al., "Optimized Cost per Click in Taobao Display Advertising", 2017).
+It measures the ranking of samples that compete with each other, while the AUC over all samples also rewards knowing
+which users click. Groups are weighted by their numbers of samples. Groups without both labels have no AUC, and are left
+out (Zhu et al., "Optimized Cost per Click in Taobao Display Advertising", 2017).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 
 from esd.services.domain.reports import OTHER_LABEL
 
-MOST_FULL = 4  # windows whose figures nobody has computed yet: memory stays bounded whoever forgets to
+MOST_FULL = 4  # full windows without figures, beyond which `add` computes them itself, so that memory stays bounded
 
 Grouped = tuple[NDArray[np.uint64], NDArray[np.uint16], NDArray[np.uint8]]  # groups, score bins and labels, [m] each
 
 
 def grouped_auc(groups: NDArray[np.uint64], bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> tuple[float, int]:
-    """Returns the AUC of each group times its samples, added up, and the samples of these groups.
+    """Returns the sum over groups of AUC times number of samples, and the number of samples in these groups.
 
     Args:
         groups: uint64 [m].
-        bins: uint16 [m], score bins; equal ones count half.
+        bins: uint16 [m], score bins; a pair of samples in the same bin counts half.
         labels: uint8 [m]; only labels 0 and 1 count.
     """
     counted = labels < OTHER_LABEL
@@ -38,11 +38,11 @@ def grouped_auc(groups: NDArray[np.uint64], bins: NDArray[np.uint16], labels: ND
     both = (up > 0) & (up < sizes)
     if not both.any():
         return 0.0, 0
-    says = both[numbers]
-    # One number for group, bin and label is sorted several times as fast as three columns are.
-    keys = np.sort(numbers[says] << 17 | bins[says].astype(np.int64) << 1 | labels[says])
-    ties = np.flatnonzero(_changes(keys >> 1))  # where samples begin that have one score in one group
-    first = np.flatnonzero(_changes(keys[ties] >> 17))  # of the ties of each group
+    mixed = both[numbers]
+    # A single number for group, bin and label sorts several times as fast as three columns.
+    keys = np.sort(numbers[mixed] << 17 | bins[mixed].astype(np.int64) << 1 | labels[mixed])
+    ties = np.flatnonzero(_changes(keys >> 1))  # the first sample of each (group, bin)
+    first = np.flatnonzero(_changes(keys[ties] >> 17))  # the first tie of each group
     positives = np.add.reduceat(keys & 1, ties)
     negatives = np.diff(np.append(ties, len(keys))) - positives
     lower = np.cumsum(negatives) - negatives
@@ -53,57 +53,58 @@ def grouped_auc(groups: NDArray[np.uint64], bins: NDArray[np.uint16], labels: ND
 
 
 def _changes(values: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tells of each value whether it is another one than that before it, the first one included."""
+    """Returns for each value whether it differs from the value before it; True for the first."""
     return np.append(True, values[1:] != values[:-1])
 
 
 def mean_gauc(parts: Sequence[Grouped]) -> float:
-    """Returns the GAUC of all samples of some parts together; NaN if no group has both labels."""
+    """Returns the GAUC of the samples of all parts together; NaN if no group has both labels."""
     won, samples = grouped_auc(*_joined(parts))
     return won / samples if samples else math.nan
 
 
 class FullWindow:
-    """Samples of which a GAUC counts as one window. It is computed once, in the thread that asks first."""
+    """The samples of one window of a GAUC. Its figures are computed once, in the first caller's thread."""
 
     def __init__(self, parts: Sequence[Grouped]) -> None:
         self._held: Sequence[Grouped] | tuple[float, int] = parts
 
     @property
     def is_known(self) -> bool:
-        """Whether it was computed."""
+        """Whether the figures are computed."""
         return isinstance(self._held, tuple)
 
     def figures(self) -> tuple[float, int]:
-        """Returns what `grouped_auc` says of all samples. They are let go of."""
-        held = self._held  # of two threads that ask at once, both compute the same
+        """Returns the result of `grouped_auc` for the samples, and releases the samples."""
+        held = self._held  # no lock: two threads that race here compute the same value
         if not isinstance(held, tuple):
             held = self._held = grouped_auc(*_joined(held))
         return held
 
 
 class WindowedGauc:
-    """The GAUC of a stream of any length in bounded memory: that of consecutive windows, averaged by their samples.
+    """The GAUC of a stream of any length in bounded memory: the mean of consecutive windows, weighted by samples.
 
-    A group counts in every window for itself, so users who come back are compared with what they did at the time.
+    A group counts separately in every window, so the samples of a returning user compete only within a window.
 
     Args:
-        window: samples of a window, at least; it ends with an iteration.
+        window: the smallest number of samples of a window, which ends with an iteration.
     """
 
     def __init__(self, window: int) -> None:
         self._window = window
-        self._settled = 0.0, 0  # of the windows before the full ones
+        self._settled = 0.0, 0  # the sum over windows before `_full`
         self._full: tuple[FullWindow, ...] = ()
         self._parts: list[Grouped] = []
         self._count = 0  # samples in parts
 
     def add(self, groups: NDArray[np.uint64], bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> FullWindow | None:
-        """Takes the samples of one iteration: groups, score bins and labels, [m] each.
+        """Adds the samples of one iteration: groups, score bins and labels, [m] each.
 
         Returns:
-            The window that they fill. Its figures take milliseconds, so have a thread ask for them. They are needed
-            when the GAUC is, or when more than MOST_FULL windows wait for theirs.
+            The window that these samples fill; None if they fill none. Its figures take milliseconds, so a caller in an
+            event loop calls `figures` in a thread. Otherwise they are computed at the next use of the GAUC, or here
+            once more than MOST_FULL windows have none.
         """
         self._parts.append((groups, bins, labels))
         self._count += len(groups)
@@ -118,29 +119,29 @@ class WindowedGauc:
 
     @property
     def value(self) -> float:
-        """The GAUC, with that of the window that is not full yet; NaN before a group had both labels."""
+        """The GAUC, including the window that is not full yet; NaN until a group has both labels."""
         won, samples = _sum(self._of_full(), grouped_auc(*_joined(self._parts)))
         return won / samples if samples else math.nan
 
     def _of_full(self) -> tuple[float, int]:
-        """Returns what all full windows say, added in their order."""
+        """Returns the sum over all full windows, added in their order."""
         return reduce(_sum, (window.figures() for window in self._full), self._settled)
 
     def copy(self) -> WindowedGauc:
-        """Returns one that has taken the same samples."""
+        """Returns a copy, which later samples do not change."""
         copied = WindowedGauc(self._window)
         copied._settled, copied._full = self._settled, self._full
         copied._parts, copied._count = self._parts.copy(), self._count
         return copied
 
     def save(self) -> dict[str, NDArray[np.generic]]:
-        """Returns what `load` takes, by name."""
+        """Returns the state as arrays by name, for `load`."""
         groups, bins, labels = _joined(self._parts)
         totals = np.array(self._of_full(), np.float64)
         return {"gauc": totals, "gauc_groups": groups, "gauc_bins": bins, "gauc_labels": labels}
 
     def load(self, saved: Mapping[str, NDArray[np.generic]]) -> None:
-        """Goes back to what `save` returned."""
+        """Restores the result of `save`."""
         won, samples = saved["gauc"]
         self._settled, self._full = (float(won), int(samples)), ()
         columns = saved["gauc_groups"], saved["gauc_bins"], saved["gauc_labels"]
@@ -153,7 +154,7 @@ def _sum(one: tuple[float, int], other: tuple[float, int]) -> tuple[float, int]:
 
 
 def _joined(parts: Sequence[Grouped]) -> Grouped:
-    """Joins the columns of parts, to which another thread may add meanwhile."""
+    """Joins the columns of parts. Another thread may append parts meanwhile, so the list is read once."""
     none = np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.uint8)
     groups, bins, labels = zip(none, *parts, strict=True)
     return np.concatenate(groups), np.concatenate(bins), np.concatenate(labels)

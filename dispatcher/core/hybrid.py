@@ -1,4 +1,4 @@
-"""HybridDis (ESD §4.3, Algorithm 2): an exact solver for the samples that matter most, a heuristic for the rest."""
+"""HybridDis (ESD §4.3, Algorithm 2): an exact solver for the most important samples, a heuristic for the rest."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def hybrid_dis(
 ) -> HybridResult:
     """Assigns every sample to one worker, worker j capacities[j] times.
 
-    Opt takes floor(capacities[j] * alpha) samples of every worker j: together those with the largest criterion. Heu
-    gives the others, by descending criterion, each to the cheapest worker that still has room.
+    Opt gives floor(capacities[j] * alpha) samples to every worker j: the samples with the largest criterion. Heu takes
+    the other samples by descending criterion, and gives each to the cheapest worker that still has room.
 
     Args:
         costs: [k, n], finite, not negative; integers up to 2^31 - 1, or floats. k >= 1, 1 <= n <= 64.
         capacities: integers [n], not negative, sum k.
         alpha: share of Opt, 0..1.
-        criterion: which samples are Opt's.
+        criterion: ranks the samples for Opt.
         solver: solves Opt's part.
-        prices: [n], optimal duals of an earlier, similar problem. Opt starts from them, and Heu orders and chooses
-            by cost + price, which foresees that cheap workers fill up. Without them Heu is the paper's.
+        prices: [n], optimal duals of an earlier, similar problem. Opt starts from them. Heu orders and chooses by cost
+            + price, because prices foresee which cheap workers fill up. Without prices Heu is the paper's.
 
     Raises:
-        InvalidArgument: an argument is not as above; the message names the value.
+        InvalidArgument: an argument violates the limits above; the message names the value.
     """
     check_choice(alpha, criterion)
     costs = as_costs(costs)
@@ -70,7 +70,7 @@ def hybrid_dis(
 
 
 def _shares(capacities: NDArray[np.int32], alpha: float) -> NDArray[np.int32]:
-    """floor(m_j * alpha) with alpha as it is written: 0.29 of 100 is 29, though 100 * 0.29 < 29 in floats."""
+    """Returns floor(m_j * alpha) for alpha's decimal value: 0.29 of 100 is 29, though 100 * 0.29 < 29 in floats."""
     if alpha == 1:
         return capacities
     share = _fraction(float(alpha))

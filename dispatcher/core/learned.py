@@ -1,4 +1,4 @@
-"""What a planner has learned from its stream and its workers, kept in checkpoints beside the engine's state."""
+"""A planner's knowledge of its stream and its workers, which a checkpoint holds in addition to the engine's state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Snapshot:
 
     Attributes:
         engine: the rows and the caches; see `esd.native.engine.Engine.snapshot`.
-        learned: what `Learned.save` returned; empty where nothing was learned.
+        learned: the result of `Learned.save`; empty in checkpoints without it.
     """
 
     engine: bytes
@@ -28,46 +28,46 @@ class Snapshot:
 
 @runtime_checkable
 class Learner(Protocol):
-    """Part of a planner that takes something from one iteration to later ones."""
+    """A part of a planner with state that later decisions depend on."""
 
     def save(self) -> dict[str, NDArray[Any]]:
-        """Returns all that later decisions depend on, by name; nothing where they depend on nothing."""
+        """Returns the state that later decisions depend on, by name; empty if there is none."""
         ...
 
     def load(self, saved: Arrays) -> None:
-        """Goes on where `save` was called, if that returned anything."""
+        """Restores a result of `save` that was not empty."""
         ...
 
 
 class Learned:
-    """Saves the learners of one planner together, and brings back what they knew.
+    """Saves and restores the learners of one planner together.
 
-    What was learned of workers holds for workers with the same links, caches and limits; what was learned of the
-    stream, by a mechanism, for as many workers.
+    Knowledge of workers stays valid for workers with the same links, caches and limits. A mechanism's knowledge of the
+    stream stays valid for the same number of workers.
     """
 
     def __init__(
         self, workers: NDArray[np.float64], of_workers: Mapping[str, Learner], of_stream: Mapping[str, Learner]
     ):
-        """Takes the learners by name.
+        """Groups the learners by name.
 
         Args:
-            workers: what each worker registered with, float64 [n, anything].
-            of_workers: whoever learns from workers.
-            of_stream: whoever learns from samples.
+            workers: the figures of each worker's registration, float64 [n, any number].
+            of_workers: the learners that learn from workers.
+            of_stream: the learners that learn from samples.
         """
         self._workers = workers
         self._of_workers = of_workers
         self._of_stream = of_stream
 
     def save(self) -> bytes:
-        """Returns what all learners know."""
+        """Returns the state of all learners."""
         learners = {**self._of_workers, **self._of_stream}
         parts = {name: learner.save() for name, learner in learners.items()}
         return save_arrays({"workers": self._workers} | within(parts))
 
     def load(self, learned: bytes) -> bool:
-        """Brings back what was saved. Returns whether the workers are the same."""
+        """Restores the result of `save`, as far as it is valid. Returns whether the workers are the same."""
         if not learned:
             return False
         saved = read_arrays(learned)
@@ -89,13 +89,13 @@ def save_arrays(arrays: Arrays) -> bytes:
 
 
 def read_arrays(data: bytes) -> dict[str, NDArray[Any]]:
-    """Returns what `save_arrays` wrote."""
+    """Returns the arrays in a result of `save_arrays`."""
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return dict(arrays)
 
 
 def within(parts: Mapping[str, Arrays]) -> dict[str, NDArray[Any]]:
-    """Puts the arrays of several parts together, each under PART/NAME."""
+    """Merges the arrays of several parts, each under PART/NAME."""
     return {f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
 

@@ -1,8 +1,8 @@
-"""Progressive validation: every sample is scored before it is trained, and the scores tell how good the model is.
+"""Progressive validation: every sample is scored before it is trained, and the scores measure the model's quality.
 
-Figures are by label; those of a job with several are the first label's, with the loss that is trained. All are
-functions of the stream alone: counts are integers, and losses are summed in the order (iteration, worker slot),
-whichever worker reports first. Each is given over all samples, and over the latest ones.
+Figures are by label. The figures of a job with several labels are the first label's, with the trained loss. All figures
+are functions of the stream alone: counts are integers, and losses are summed in the order (iteration, worker slot),
+independent of the order of the reports. Each figure exists over all samples and over the latest samples.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_GROUPS = np.empty(0, np.uint64)
 
 
 class _Label:
-    """What was counted of one label: of all samples, and of the recent ones."""
+    """The counts of one label: of all samples, and of the recent samples."""
 
     def __init__(self) -> None:
         self.histogram = ScoreHistogram()
@@ -35,33 +35,33 @@ class _Label:
         self.recent = ScoreHistogram()
 
     def counted(self) -> LabelScores:
-        """Returns what was counted so far."""
+        """Returns a copy of the counts so far."""
         return LabelScores(self.histogram.scores(), self.gauc.copy(), self.recent.scores())
 
     def save(self) -> dict[str, NDArray[np.generic]]:
-        """Returns what was counted of all samples, by name."""
+        """Returns the counts of all samples, by name."""
         used = np.flatnonzero(self.histogram.counts)
         return {"bins": used, "counts": self.histogram.counts[used], **self.gauc.save()}
 
     def load(self, saved: Mapping[str, NDArray[Any]]) -> None:
-        """Goes back to what `save` returned."""
+        """Restores the result of `save`."""
         self.histogram.load(saved["bins"], saved["counts"])
         self.gauc.load(saved)
 
 
 class Progress:
-    """How good the model was over the iterations that all workers have reported.
+    """The quality of the model over the iterations that all workers have reported.
 
     Attributes:
-        samples: how many samples these iterations hold.
+        samples: the number of samples of these iterations.
         filled: the windows of GAUC that the latest iteration has filled; see WindowedGauc.add.
     """
 
     def __init__(self, workers: int, labels: int = 1) -> None:
         self._workers = workers
         self._open: dict[int, dict[int, IterationReport]] = {}  # by iteration and slot
-        self._changes = 0  # rises with every change, when it is complete
-        self._figures: tuple[int, Figures] | None = None  # and as of which change
+        self._changes = 0  # rises after every change, so that another thread never keeps figures of half a change
+        self._figures: tuple[int, Figures] | None = None  # with the value of `_changes` that they belong to
         self._begin(labels)
 
     def _begin(self, labels: int) -> None:
@@ -73,8 +73,8 @@ class Progress:
         self._recent_samples = 0
 
     def figures(self) -> Figures:
-        """Returns the figures of the complete iterations as they are now; the same object until that changes."""
-        changes, known = self._changes, self._figures  # another thread may ask, too
+        """Returns the figures of the complete iterations; the same object until another iteration completes."""
+        changes, known = self._changes, self._figures  # read once, because another thread may call this as well
         if known is None or known[0] != changes:
             counted = tuple(label.counted() for label in self._labels)
             known = changes, Figures(counted, self._loss_sums, self.samples, tuple(self._recent))
@@ -82,7 +82,7 @@ class Progress:
         return known[1]
 
     def add(self, slot: int, report: IterationReport) -> bool:
-        """Takes one worker's report. Returns whether it was the last one of its iteration.
+        """Adds one worker's report. Returns whether it completes its iteration.
 
         Each worker reports its iterations in order and once, so iterations complete in order, too.
         """
@@ -146,7 +146,7 @@ class Progress:
         return buffer.getvalue()
 
     def load(self, saved: bytes | None, workers: int) -> None:
-        """Goes back to what `save` returned, or to the beginning for None; from there on `workers` workers report."""
+        """Restores the result of `save`, or the beginning for None; from then on `workers` workers report."""
         self._workers = workers
         self._open.clear()
         self._begin(len(self._labels))
@@ -157,7 +157,7 @@ class Progress:
                     of_label = f"{number}/"
                     names = [name for name in arrays.files if name.startswith(of_label)]
                     label.load({name.removeprefix(of_label): arrays[name] for name in names})
-                # Checkpoints of version 0.2 have no sums by label, and one label, whose sums are those of all.
+                # Checkpoints of version 0.2 have a single label and no sums by label: its sums equal the total.
                 all_losses, recent_losses = arrays["loss_sum"].reshape(1), arrays["recent_losses"][:, np.newaxis]
                 of_labels = arrays.get("label_loss_sums", all_losses)
                 recent_of_labels = arrays.get("recent_label_losses", recent_losses)

@@ -1,4 +1,4 @@
-"""Histograms of predicted probabilities by label, and what they say of a model."""
+"""Histograms of predicted probabilities by label, and the quality figures of a model derived from them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from esd.services.domain.state import Quality
 
 
 class Scores(NamedTuple):
-    """The scores of a stream as they were at one moment, exact up to the width of a score bin.
+    """The scores of a stream at one moment, exact up to the width of a score bin.
 
     AUC is the share of (positive, negative) pairs in which the positive has the higher score, ties counting
-    half (the Mann-Whitney statistic). Two histograms of scores are all it needs.
+    half (the Mann-Whitney statistic). It follows from two histograms of scores.
 
     Attributes:
-        bins: the bins that were ever used, ascending, int64 [c].
-        negatives: samples in them with label 0, int64 [c].
-        positives: samples in them with label 1, int64 [c].
+        bins: the bins used so far, ascending, int64 [c].
+        negatives: numbers of samples with label 0 in these bins, int64 [c].
+        positives: numbers of samples with label 1 in these bins, int64 [c].
     """
 
     bins: NDArray[np.int64]
@@ -30,14 +30,14 @@ class Scores(NamedTuple):
     positives: NDArray[np.int64]
 
     def quality(self, loss_sum: float, samples: int, gauc: float = math.nan) -> Quality:
-        """Returns the figures of `samples` samples, whose losses have this sum and whose scores these are."""
+        """Returns the figures of `samples` samples with these scores and the sum of their losses."""
         negative, positive = int(self.negatives.sum()), int(self.positives.sum())
         loss = mean_loss(loss_sum, samples)
         entropy = math.nan
         if negative and positive:
             share = positive / (negative + positive)
             entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
-        # The sum of the predicted probabilities, each taken for the middle of its bin.
+        # The sum of the predicted probabilities, each replaced by the middle of its bin.
         predicted = float(np.sum((self.negatives + self.positives) * ((self.bins + 0.5) / SCORE_BINS)))
         return Quality(
             loss=loss,
@@ -53,13 +53,13 @@ class Scores(NamedTuple):
         if pairs == 0:
             return math.nan
         lower_negatives = np.cumsum(self.negatives) - self.negatives
-        # numpy's sum, not a dot product: BLAS may add in another order from run to run
+        # numpy's sum and not a dot product, because BLAS may add in a different order from run to run
         won = float(np.sum(self.positives * (lower_negatives + self.negatives / 2)))
         return won / pairs
 
 
 def mean_loss(loss_sum: float, samples: int) -> float:
-    """Returns the mean of losses; NaN of none."""
+    """Returns the mean loss; NaN without samples."""
     return loss_sum / samples if samples else math.nan
 
 
@@ -68,18 +68,18 @@ class ScoreHistogram:
 
     def __init__(self) -> None:
         self._counts = np.zeros(2 * SCORE_BINS, np.int64)
-        self._used = np.zeros(SCORE_BINS, np.bool_)  # most bins stay empty, and who looks need not look at these
+        self._used = np.zeros(SCORE_BINS, np.bool_)  # most bins stay empty, and `scores` skips them
 
     def add(self, bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> None:
         """Counts m samples by their score bins, uint16 [m], and labels, uint8 [m]. Only labels 0 and 1 count."""
         count_scores(self._counts, self._used, bins, labels, 1)
 
     def remove(self, bins: NDArray[np.uint16], labels: NDArray[np.uint8]) -> None:
-        """Counts m samples no longer that were added before."""
+        """Removes m samples that were added before from the counts."""
         count_scores(self._counts, self._used, bins, labels, -1)
 
     def load(self, places: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-        """Sets some of `counts`, by their places there, int64 [c] both."""
+        """Sets some entries of `counts`: places and values, int64 [c] each."""
         self._counts[places] = counts
         self._used[places % SCORE_BINS] = True
 
@@ -89,6 +89,6 @@ class ScoreHistogram:
         return self._counts
 
     def scores(self) -> Scores:
-        """Returns what was counted so far. It stays as it is while more is counted."""
+        """Returns a copy of the counts so far, which later samples do not change."""
         used = np.flatnonzero(self._used)
         return Scores(used, self._counts[used], self._counts[SCORE_BINS + used])

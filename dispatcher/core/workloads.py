@@ -1,4 +1,4 @@
-"""Workloads under which all workers take equally long, so that nobody waits for the slowest."""
+"""Workloads with which all workers need the same time, so that no worker waits for the slowest."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from numpy.typing import NDArray
 from esd.dispatcher.core.learned import Arrays
 from esd.services.domain.errors import InvalidArgument
 
-# A worker's time grows with about this power of its samples, since more samples share more rows.
+# A worker's time grows with about this power of its number of samples, since more samples share more rows.
 _ELASTICITY = 0.8
 _SMOOTHING = 0.2  # least weight of the newest iteration in a worker's pace
-_LARGEST_STEP = 2.0  # factor by which one refinement changes a workload at most
+_LARGEST_STEP = 2.0  # largest factor by which one refinement changes a workload
 _ALTERNATIONS = 20
-_LEAST_SHARE = 1e-3  # of the mean time; a worker that is faster counts as this fast
+_LEAST_SHARE = 1e-3  # shortest time of a worker that counts, relative to the mean, since shares divide by times
 
 
 class BalancedWorkloads:
-    """Finds workloads m_j that take all workers equally long, within limits.
+    """Finds workloads m_j, within limits, for which all workers need the same time.
 
-    Worker j has a pace p_j: m samples take it p_j m^0.8. What an iteration takes is known when it is planned, and tells
-    paces; they are smoothed, over all iterations at first and then with weight 0.2 for the newest. Equal times under
-    these paces need workloads in proportion to p_j^(-1/0.8). They depend on the paces and not on the workloads before,
-    so they are right as soon as the paces are, and do not swing.
+    Worker j has a pace p_j: it needs the time p_j m^0.8 for m samples. The expected time of an iteration is known when
+        it is planned, and yields the paces. Paces are smoothed, over all iterations at first and then with weight 0.2
+        for the newest. Equal times under these paces require workloads proportional to p_j^(-1/0.8). They depend on the
+        paces and not on earlier workloads, so they are right as soon as the paces are, and do not oscillate.
     """
 
     def __init__(
         self, batch_size: int, least: Sequence[int], most: Sequence[int], seconds: NDArray[np.float64]
     ) -> None:
-        """Starts at expected times.
+        """Starts from expected times.
 
         Args:
-            batch_size: k, to which workloads sum.
+            batch_size: k, the sum of the workloads.
             least: lower limits, [n].
             most: upper limits, [n].
-            seconds: what k / n samples are expected to take each worker, float64 [n].
+            seconds: each worker's expected time for k / n samples, float64 [n].
 
         Raises:
-            InvalidArgument: a lower limit is above its upper one, or no workloads within the limits sum to k.
+            InvalidArgument: a lower limit exceeds its upper limit, or no workloads within the limits sum to k.
         """
         for worker, (low, high) in enumerate(zip(least, most, strict=True)):
             if not 0 <= low <= high:
@@ -48,7 +48,7 @@ class BalancedWorkloads:
         if not sum(least) <= batch_size <= sum(most):
             raise InvalidArgument(
                 f"the limits of the workloads sum to {sum(least)}..{sum(most)}, and a batch has {batch_size} samples:"
-                " raise or lower --workload-limits, or those of the workers"
+                " change --workload-limits, or the limits of the workers"
             )
         self._total = batch_size
         self.least = np.asarray(least, np.float64)
@@ -57,7 +57,7 @@ class BalancedWorkloads:
         self._iterations = 0
 
     def update(self, seconds: NDArray[np.float64], workloads: NDArray[np.int32]) -> None:
-        """Takes in what an iteration takes each worker, float64 [n], waiting left out, with m_j samples, int32 [n]."""
+        """Learns from an iteration: each worker's time without waits, float64 [n], for m_j samples, int32 [n]."""
         seen = workloads > 0
         if seconds.max() <= 0:
             return
@@ -67,7 +67,7 @@ class BalancedWorkloads:
         self._paces[seen] += weight * off[seen]
 
     def forget(self) -> None:
-        """Lets the next iteration count as the first."""
+        """Makes the next iteration replace all knowledge, as if it were the first."""
         self._iterations = 0
 
     def save(self) -> dict[str, NDArray[Any]]:
@@ -75,18 +75,28 @@ class BalancedWorkloads:
         return {"paces": self._paces, "iterations": np.array(self._iterations)}
 
     def load(self, saved: Arrays) -> None:
-        """Goes on with the paces that were saved."""
+        """Restores saved paces."""
         self._paces = saved["paces"]
         self._iterations = int(saved["iterations"])
 
     def current(self, most: NDArray[np.float64] | None = None) -> NDArray[np.int32]:
-        """Returns the present m_j, int32 [n]; under other upper limits if given, float64 [n], of sum k or more."""
+        """Returns the present m_j, int32 [n].
+
+        Args:
+            most: upper limits in place of the constructor's, float64 [n], with a sum of at least k.
+        """
         return self._whole(np.exp((self._paces.min() - self._paces) / _ELASTICITY), most)
 
     def refine(
         self, workloads: NDArray[np.int32], seconds: NDArray[np.float64], most: NDArray[np.float64]
     ) -> NDArray[np.int32]:
-        """Returns workloads, int32 [n], that would bring one iteration's times, float64 [n], nearer to each other."""
+        """Returns workloads, int32 [n], that make the workers' times more equal.
+
+        Args:
+            workloads: int32 [n], the workloads of one assignment.
+            seconds: float64 [n], the workers' times under this assignment.
+            most: float64 [n], upper limits, with a sum of at least k.
+        """
         positive = _positive(seconds)
         factors = (positive.mean() / positive) ** (1 / _ELASTICITY)
         return self._whole(np.maximum(workloads, 0.5) * np.clip(factors, 1 / _LARGEST_STEP, _LARGEST_STEP), most)
@@ -100,7 +110,7 @@ class BalancedWorkloads:
         return whole
 
     def _within_limits(self, shares: NDArray[np.float64], most: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scales shares to the total and clips them, in turns; what clipping leaves over goes to those with room."""
+        """Scales shares to the total and clips them, in turns; workers with room get the remainder after clipping."""
         for _ in range(_ALTERNATIONS):
             shares = np.clip(shares * (self._total / shares.sum()), self.least, most)
         missing = self._total - shares.sum()

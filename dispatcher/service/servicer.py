@@ -35,7 +35,7 @@ SERVICE = pb.DESCRIPTOR.services_by_name["Dispatcher"].full_name
 
 
 def add_to_server(servicer: dispatcher_pb2_grpc.DispatcherServicer, server: Any) -> None:
-    """Adds the rpcs to a server of grpc.aio. Attend gets raw bytes, which `services.wire` decodes without protobuf."""
+    """Adds the rpcs to a server of grpc.aio. Attend passes raw bytes; `services/wire/attend.py` gives the reason."""
     dispatcher_pb2_grpc.add_DispatcherServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
     server.add_registered_method_handlers(SERVICE, {"Attend": grpc.stream_stream_rpc_method_handler(servicer.Attend)})
 

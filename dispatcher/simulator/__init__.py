@@ -1,1 +1,1 @@
-"""Dispatch without a cluster: whole streams planned offline, other ways to synchronise, SCARS' theory, and replays."""
+"""Dispatch without a cluster: plans of whole streams, other ways to synchronise, SCARS' theory, and replays."""

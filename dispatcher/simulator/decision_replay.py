@@ -1,4 +1,4 @@
-"""Makes the plans of a recorded run again."""
+"""The replay of a recorded run: it makes the same plans again."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ Digest = Callable[[Sequence[bytes]], str]
 def replay_decisions(
     records: Callable[[], Iterable[Record]], job: JobSpec, batches: Callable[[], Iterator[SampleBatch]], digest: Digest
 ) -> Totals:
-    """Plans a recorded run again and returns its totals; iterations that were trained twice count once.
+    """Plans a recorded run again and returns its totals; an iteration that was trained twice counts once.
 
     Args:
-        records: reads the records of the decision log, the job's included. They are read twice: which checkpoints an
-            epoch goes back to, which alone are kept, is known at the end.
-        job: the job that they begin with.
+        records: reads the records of the decision log, including the job. It is called twice: the first pass finds the
+            checkpoints at which epochs begin, since the second pass keeps snapshots of these only.
+        job: the job of the log's first record.
         batches: reads the run's global batches, from the start.
-        digest: hashes the messages of one iteration's plans as it was done for the log.
+        digest: hashes the messages of one iteration's plans, with the log's method.
 
     Raises:
-        FailedPrecondition: a plan differs from the recorded one: the samples are others.
-        InvalidArgument: the stream ends before the log does; the log goes back to a checkpoint that is not in it, or
-            begins at one of an earlier run.
+        FailedPrecondition: a plan differs from the recorded plan, because the samples differ.
+        InvalidArgument: the stream ends before the log does, or an epoch begins at a checkpoint that is not in the log,
+            or the run continued another run.
     """
     if job.first_iteration:
         raise InvalidArgument(
-            f"the run goes on from iteration {job.first_iteration} of another one (--continue-from), and which "
-            "versions its rows had there is not in the decision log: only that other one can be replayed"
+            f"the run continues from iteration {job.first_iteration} of another run (--continue-from), and the "
+            "decision log does not hold the versions of the rows there: only the other run can be replayed"
         )
     begins = Counter(record.first for record in records() if isinstance(record, EpochBegan))
     return _Replay(job, batches, digest, begins).run(records())
 
 
 class _Replay:
-    """One pass over the records; `begins` counts the epochs that begin at each checkpoint."""
+    """The second pass over the records; `begins` counts the epochs that begin at each checkpoint."""
 
     def __init__(
         self, job: JobSpec, batches: Callable[[], Iterator[SampleBatch]], digest: Digest, begins: Counter[int]
@@ -104,7 +104,7 @@ class _Replay:
             if epoch.first not in self._checkpoints:
                 raise InvalidArgument(
                     f"epoch {epoch.epoch} begins at checkpoint {epoch.first}, which is not in the decision log: a "
-                    "replay needs the log of the whole run, and a file that was taken away was begun anew"
+                    "replay needs the log of the whole run, and a log file that was moved away has been started anew"
                 )
             snapshot, tally = self._checkpoints[epoch.first]
             self._tally = copy.deepcopy(tally)
@@ -131,7 +131,7 @@ class _Replay:
             self._checkpoints[iteration] = snapshot, copy.deepcopy(self._tally)
 
     def _drop_unneeded(self, begun: int) -> None:
-        """An epoch has begun here; a checkpoint that no later one goes back to is let go."""
+        """Counts an epoch that has begun at a checkpoint, and drops the checkpoint if no later epoch begins there."""
         self._begins[begun] -= 1
         if not self._begins[begun]:
             self._checkpoints.pop(begun, None)
@@ -146,6 +146,6 @@ class _Replay:
         decision = planner.plan(batch, lookahead_batches, record.efforts)
         if self._digest(decision.messages) != record.digest:
             raise FailedPrecondition(
-                f"the plans of iteration {record.iteration} are not those of the decision log: the samples are others"
+                f"the plans of iteration {record.iteration} differ from the decision log: the samples are different"
             )
         self._tally.add(decision, decision.link_seconds)

@@ -1,4 +1,4 @@
-"""Fields whose rows differ in dimension (ESD §8.2), for streams that name no tables: a table for each dimension."""
+"""Fields with rows of different dimensions (ESD §8.2), for streams without tables: each dimension gets a table."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from esd.services.domain.jobs import MAX_TABLES, JobSpec
 def with_dimensions(job: JobSpec, dimensions: Sequence[int]) -> tuple[JobSpec, tuple[int, ...]]:
     """Returns a job with a table for each dimension, and the number of every field's table, [F].
 
-    The first table is the job's own, with which caches are measured, whether a field has its dimension or none.
+    The first table is the job's own, because cache sizes count its rows, even if no field has its dimension.
 
     Args:
-        job: with one table.
+        job: a job with one table.
         dimensions: values per row of each field, [F].
 
     Raises:
-        InvalidArgument: more dimensions than a job may have tables, or one out of range; the job has several tables.
+        InvalidArgument: there are more dimensions than a job may have tables, or a dimension is out of range, or the
+            job has several tables.
     """
     if len(job.tables) > 1:
-        raise InvalidArgument("--dims is for data without tables: the schema says the dimensions of its tables")
+        raise InvalidArgument("--dims is for data without tables: the schema gives the dimensions of its tables")
     distinct = list(dict.fromkeys([job.table.dimension, *dimensions]))
     if len(distinct) > MAX_TABLES:
         raise InvalidArgument(f"rows have {len(distinct)} different dimensions, a job has at most {MAX_TABLES} tables")
@@ -37,7 +38,7 @@ def with_dimensions(job: JobSpec, dimensions: Sequence[int]) -> tuple[JobSpec, t
 
 
 def in_tables(batches: Iterable[SampleBatch], numbers: Sequence[int]) -> Iterator[SampleBatch]:
-    """Yields the batches with ids of the fields' tables, whose numbers are given, [F]."""
+    """Yields the batches with the ids of every field moved to its table; `numbers` holds the tables' numbers, [F]."""
     of_fields = np.array(numbers, np.uint64)
     for batch in batches:
         yield replace(batch, ids=in_table(batch.ids, batch.of_ids(of_fields)))

@@ -1,4 +1,4 @@
-"""The simulator: plans a whole stream without network or tensors, and adds up what it would cost."""
+"""The simulator: plans a whole stream without network or tensors, and adds up its cost."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def simulate(
 ) -> Totals:
     """Plans every batch with a fresh planner, flushes, and returns the totals.
 
-    Every worker's modelled time, link time plus computation, is the planner's feedback, `job.window` iterations
-    later, as in a running dispatcher whose workers are as far behind as they may be. Time between checkpoints is the
-    modelled makespan.
+    The planner's feedback is every worker's modelled time, link time plus computation, `job.window` iterations later,
+    as with a running dispatcher and workers that lag by the whole window. The modelled makespan serves as the clock for
+    checkpoints.
 
     Args:
-        planner: at iteration 0.
+        planner: a planner at iteration 0.
         batches: the stream, cut into global batches.
-        sample_seconds: [n], what each worker computes per sample; nothing by default.
-        warm_up: first iterations that are not counted, nor the flushes among them.
+        sample_seconds: [n], computing time of each worker per sample; 0 by default.
+        warm_up: number of first iterations that do not count, including the flushes among them.
 
-    Memory grows with the stream by 8 bytes per iteration, its decision time, and by nothing else.
+    Memory grows with the stream by 8 bytes per iteration, for its decision time.
     """
     computing = np.zeros(planner.job.workers) if sample_seconds is None else np.asarray(sample_seconds, np.float64)
     pending: deque[Feedback] = deque()
@@ -75,7 +75,7 @@ def trace_batches(trace: NDArray[np.uint64], batch_size: int) -> Iterator[Sample
     """Cuts a trace of ids [N, F] into batches without dense features and labels; the last may be short.
 
     Raises:
-        InvalidArgument: the trace has another rank or dtype.
+        InvalidArgument: the trace is not a two-dimensional uint64 array.
     """
     if trace.ndim != 2 or trace.dtype != np.uint64:
         raise InvalidArgument(f"the trace is {trace.dtype} {trace.shape}, it must be uint64 [samples, fields]")

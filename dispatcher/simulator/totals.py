@@ -1,4 +1,4 @@
-"""What a stream cost, and how it adds up decision by decision."""
+"""The cost of a stream, added up decision by decision."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from esd.services.domain.staleness import NEVER_STALE, Staleness
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a stream cost. The flushes at checkpoints and at its end are counted beside the operations, not among them.
+    """The cost of a stream. Flushes at checkpoints and at its end count separately from the operations.
 
     Attributes:
-        iterations: how many were planned.
-        samples: how many they train.
+        iterations: number of planned iterations.
+        samples: number of samples of these iterations.
         operations: rows moved, per worker and kind.
         moved_bytes: bytes moved, per worker and kind.
         flush_push: int64 [n], rows pushed for checkpoints and at the end of the stream.
@@ -29,16 +29,16 @@ class Totals:
         workloads: float64 [n], mean samples of each worker per iteration.
         expected_cost_seconds: sum of the mechanism's own estimates, 0 when it makes none.
         lookups: (row, worker) pairs trained.
-        hits: how many of the lookups found the latest version in the worker's cache.
-        forgotten_rows: how many rows left the table to keep it within its limit.
-        staleness: of the rows that training read.
-        plan_bytes: of all workers' plans, as they would be sent.
-        plan_seconds: time of these plans on their links, beside the cost.
-        reduced_bytes: int64 [n], what each worker sends to the next to sum the gradients of replicated rows.
-        direct_rows: int64 [n], how many of its update pushes each worker sends straight to another.
-        direct_bytes: int64 [n], what of its pushed bytes these are.
-        reduced_seconds: time of these on the workers' links, beside the cost.
-        decision_median_seconds: median time of one decision, from the batch to its plans, ready to be sent.
+        hits: lookups that found the latest version in the worker's cache.
+        forgotten_rows: number of rows removed from the table to keep it within its limit.
+        staleness: the staleness of the rows that training read.
+        plan_bytes: bytes of all workers' encoded plans.
+        plan_seconds: time of these plans on their links, not included in the cost.
+        reduced_bytes: int64 [n], bytes that each worker sends to the next to sum the gradients of replicated rows.
+        direct_rows: int64 [n], number of update pushes that each worker sends straight to another worker.
+        direct_bytes: int64 [n], bytes of these pushes, included in the moved bytes.
+        reduced_seconds: time of `reduced_bytes` on the workers' links, not included in the cost.
+        decision_median_seconds: median time of one decision, from the batch to its encoded plans.
         decision_p99_seconds: the 99th percentile of that time.
     """
 
@@ -71,10 +71,10 @@ class Totals:
 
 
 class Tally:
-    """Adds up what a stream costs. Memory grows by 8 bytes per iteration, its decision time, and by nothing else."""
+    """Adds up the cost of a stream. Memory grows by 8 bytes per iteration, for its decision time."""
 
     def __init__(self, workers: int) -> None:
-        """Starts at nothing, for n workers."""
+        """Starts with zeros, for n workers."""
         self._samples = self._lookups = self._hits = self._forgotten_rows = self._plan_bytes = 0
         self._operations = self._moved_bytes = Operations.none(workers)
         self._workloads = np.zeros(workers)
@@ -85,11 +85,11 @@ class Tally:
 
     @property
     def iterations(self) -> int:
-        """How many decisions were added."""
+        """The number of decisions added."""
         return len(self._decision_seconds)
 
     def add(self, decision: Decision, seconds: NDArray[np.float64]) -> None:
-        """Adds an iteration and the time that it takes each worker: `seconds`, float64 [n]."""
+        """Adds an iteration, with each worker's time in `seconds`, float64 [n]."""
         self._samples += len(decision.assignment)
         self._workloads = self._workloads + decision.workloads
         self._operations += decision.operations
@@ -101,7 +101,7 @@ class Tally:
         self._hits += decision.hits
         self._forgotten_rows += decision.forgotten_rows
         self._staleness += decision.staleness
-        self._plan_bytes += decision.plan_bytes  # before the time is taken, which encoding is a part of
+        self._plan_bytes += decision.plan_bytes  # before `decision_seconds`, since it encodes the plans
         self._plan_seconds += decision.plan_seconds
         self._reduced = self._reduced + decision.reduced_bytes
         self._reduced_seconds += decision.reduced_seconds
@@ -114,7 +114,7 @@ class Tally:
         self._flushed = self._flushed + np.array([len(plan.rows) + len(plan.gradients) for plan in plans], np.int64)
 
     def totals(self) -> Totals:
-        """Returns what everything added so far cost together."""
+        """Returns the cost of all iterations and flushes added so far."""
         decisions = self._decision_seconds
         median, p99 = np.quantile(decisions, [0.5, 0.99]) if decisions else (0.0, 0.0)
         return Totals(

@@ -1,7 +1,7 @@
 """Exact solvers of the capacitated k x n assignment problem (Opt of ESD §4.3), by name.
 
-All of them give the same answer, so a name is a choice of where and how fast, never of what. docs/solvers.md compares
-them.
+All solvers return the same assignment, so a name selects the processor and the speed, never the result. docs/solvers.md
+compares them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ __all__ = [
     "get_training_solver",
 ]
 
-# A matrix on the device is solved there from this many entries on; fetching a smaller one and solving it on the CPU is
-# quicker. The number is an estimate until `esd bench solver` has run on a device (docs/solvers.md).
+# From this number of entries on, a matrix on the device is solved there. Copying a smaller matrix to the host and
+# solving it on the CPU is faster. The number is an estimate until `esd bench solver` has run on a device
+# (docs/solvers.md).
 DEVICE_ENTRIES = 1 << 13
 
 
 class AutoSolver:
-    """Solves costs in host memory on the CPU, and costs on a device there unless they are few."""
+    """Solves costs in host memory on the CPU, and costs on a device on that device, unless the matrix is small."""
 
     name = "auto"
 
@@ -68,21 +69,21 @@ SOLVERS = tuple(_SOLVERS)
 
 
 def get_solver(name: str) -> Solver:
-    """Returns the solver called `name`, one of SOLVERS. Raises InvalidArgument for any other name."""
+    """Returns the solver with a name in SOLVERS. Raises InvalidArgument for any other name."""
     if name not in _SOLVERS:
         raise InvalidArgument(f"solver {name!r} is unknown, it must be one of {', '.join(SOLVERS)}")
     return _SOLVERS[name]
 
 
 def get_training_solver(name: str) -> Solver:
-    """Returns the solver that a job names, which must be able to run here.
+    """Returns the solver that a job names, after a check that it can run on this machine.
 
-    A CUDA solver that is asked for a single problem leaves it to the CPU where there is no device. A job that names one
-    is refused instead, so that nobody trains on another solver than the one that was named.
+    Without a device, a CUDA solver passes single problems to the CPU. A job that names a CUDA solver is refused
+    instead, so that a run never uses another solver than its job names.
 
     Raises:
         InvalidArgument: the name is not in SOLVERS.
-        FailedPrecondition: it is the name of a CUDA solver, and there is no device; the message says what is missing.
+        FailedPrecondition: the name is a CUDA solver's, and no device can be opened; the message gives the reason.
     """
     solver = get_solver(name)
     if isinstance(solver, CudaSolver):

@@ -15,9 +15,8 @@ from esd.services.domain.errors import Internal, InvalidArgument
 class NativeSolver:
     """Solves on one CPU thread.
 
-    `dual` is dual steepest ascent, which goes over to `paths` where prices would need many small steps. `paths` is
-    multilevel successive shortest paths. `auto` starts with `dual` for costs that are integers and with `paths`
-    otherwise.
+    `dual` is dual steepest ascent, which switches to `paths` when prices would need many small steps. `paths` is
+    multilevel successive shortest paths. `auto` starts with `dual` for integer costs and with `paths` otherwise.
     """
 
     def __init__(self, name: Literal["auto", "dual", "paths"]) -> None:

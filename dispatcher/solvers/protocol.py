@@ -1,4 +1,4 @@
-"""What an exact solver is: the problem that it takes, and the solution that it gives."""
+"""The interface of exact solvers: the problem, and the solution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from esd.services.domain.hybrid import Costs
 
 
 class DeviceCosts(Protocol):
-    """Costs on a CUDA device: anything that exports DLPack, as a torch tensor does, int32 or float [k, n]."""
+    """Costs on a CUDA device: an object that exports DLPack, such as a torch tensor, int32 or float [k, n]."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -32,9 +32,9 @@ class Solution:
     """An optimal assignment of k samples to n workers.
 
     Attributes:
-        assignment: int32 [k], the worker of each sample. Every solver gives the same one.
+        assignment: int32 [k], the worker of each sample. Every solver returns the same assignment.
         cost: the sum of the costs of the assignment, an int for integer costs.
-        prices: [n], optimal duals: each sample sits at a worker with the least cost + price. They are int64 for integer
+        prices: [n], optimal duals: the worker of each sample has the least cost + price. They are int64 for integer
             costs, float64 otherwise, and a good start for the next, similar problem.
         gap: cost minus the dual bound; 0 proves the optimum.
         solver: the name of the algorithm that reached the optimum.
@@ -52,7 +52,7 @@ class Solver(Protocol):
 
     @property
     def name(self) -> str:
-        """The name by which `get_solver` finds this solver."""
+        """The name of this solver for `get_solver`."""
 
     def solve(self, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None) -> Solution:
         """Assigns every sample to one worker, worker j capacities[j] times, at the least total cost.
@@ -62,9 +62,9 @@ class Solver(Protocol):
                 CPU solvers take numpy arrays only; "auto" and the CUDA solvers also take costs on their device, without
                 a copy.
             capacities: int32 [n], not negative, sum k.
-            prices: [n], where the search starts. They change the time that it takes, never the result.
+            prices: [n], the start of the search. Prices change its time, never the result.
 
         Raises:
-            InvalidArgument: an argument is not as above; the message names the value.
+            InvalidArgument: an argument violates the limits above; the message names the value.
             Unavailable: the costs are on a device that cannot be opened.
         """

@@ -44,8 +44,9 @@ MECHANISMS: dict[str, Callable[[JobSpec], Mechanism]] = {
 
 
 _OF_ESD = ("esd", "esd-priced")
-# Options that say nothing to most mechanisms: as they are named to people, who has them, and what the others lack.
-# docs/dispatch.md says what an eviction term does for joint: nothing.
+# Options of single mechanisms: the text in error messages, the mechanisms with the option, and the reason why the
+# others
+# refuse it. Joint has no eviction term, because one hardly changed its cost (docs/dispatch.md).
 _OWN_OPTIONS = {
     "eviction_term": ("eviction_term (--eviction-term)", _OF_ESD, "has none"),
     "auto_alpha": ("auto_alpha (--alpha auto)", _OF_ESD, "has no exact part"),
@@ -60,7 +61,7 @@ def get_mechanism(job: JobSpec) -> Mechanism:
     """Builds the mechanism that the job names.
 
     Raises:
-        InvalidArgument: the name is not in MECHANISMS; the job has an option that the mechanism lacks.
+        InvalidArgument: the name is not in MECHANISMS, or the job sets an option that the mechanism does not have.
     """
     build = MECHANISMS.get(job.mechanism)
     if build is None:

@@ -1,7 +1,7 @@
-"""Chance that replays: random numbers and an order of samples as pure functions, with no state and no library version.
+"""Reproducible random numbers and an order of samples, as pure functions without state or library dependence.
 
 A draw depends on (seed, iteration, position) alone, so that replaying an iteration needs no history. The order of
-samples depends on what they contain and not on where they stand in the batch.
+samples depends on their content and not on their positions in the batch.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _MASK = 2**64 - 1
 
 
 def draws(seed: int, iteration: int, count: int) -> NDArray[np.uint64]:
-    """`count` uniform draws for one iteration, uint64 [count]: splitmix64 from a mixed start, so no two are equal."""
+    """Returns `count` distinct uniform draws for one iteration, uint64 [count]: splitmix64 from a mixed start."""
     return sequence(start_of(seed, iteration), 1, count)
 
 
 def first_draw(seed: int, iteration: int) -> int:
-    """Returns the first of these draws, much faster than as an array with one element."""
+    """Returns the first element of `draws`, much faster than through an array with one element."""
     return _mix((start_of(seed, iteration) + GOLDEN) & _MASK)
 
 
 def start_of(seed: int, iteration: int) -> int:
-    """Tells where the sequence of one iteration starts, in 0..2^64-1."""
+    """Returns the start of one iteration's sequence, in 0..2^64-1."""
     return _mix(_mix((seed + GOLDEN) & _MASK) ^ _mix((iteration + 1) * GOLDEN & _MASK))
 
 
 def _mix(x: int) -> int:
-    """Returns mix64 of one number, much faster than of an array with one element."""
+    """Returns mix64 of one number, much faster than for an array with one element."""
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ x >> 27) * 0x94D049BB133111EB & _MASK
     return x ^ x >> 31
@@ -42,7 +42,7 @@ def _mix(x: int) -> int:
 def content_order(batch: SampleBatch) -> NDArray[np.int64]:
     """Orders the samples of a batch by a hash of their ids: int64 [k]. Equal samples keep their order.
 
-    A mechanism that takes samples in this order permutes its answer when the batch is permuted.
+    With this order, a mechanism's assignment of a sample does not depend on the order of the batch.
     """
     if batch.lengths is None:
         return np.argsort(batch.by_field @ _multipliers(batch.fields), kind="stable")
@@ -57,5 +57,5 @@ def content_order(batch: SampleBatch) -> NDArray[np.int64]:
 
 @lru_cache
 def _multipliers(count: int) -> NDArray[np.uint64]:
-    """Returns a factor for each id of a sample, uint64 [count]; they are odd, so that no bit of an id is lost."""
+    """Returns a factor for each id of a sample, uint64 [count]; factors are odd, so that no bit of an id is lost."""
     return draws(0, 0, count) | np.uint64(1)

@@ -15,30 +15,31 @@ from esd.dispatcher.solvers import Solution, Solver, get_training_solver
 from esd.dispatcher.solvers.protocol import AnyCosts, Prices
 from esd.services.domain.jobs import JobSpec, scale_workloads
 
-_FINER = 16
+_FINER = 16  # units per link cost unit with an eviction term, since a link may cost 1 and its evictions a fraction
 _FINER_LIMIT = 2**25  # with evictions at most doubling a cost, entries stay below 2^30
-_WARM_WORKERS = 8  # a warm start is for no more than that
-_SHARE_STEPS = 1000  # in which alpha follows the time
-_SAMPLE_STEP = 8  # every 8th sample tells the prices: 0.5-2.3% above the optimum, where greedy is 4-10% above
+_WARM_WORKERS = 8  # largest number of workers for a warm start
+_SHARE_STEPS = 1000  # steps between 0 and the largest alpha
+_SAMPLE_STEP = 8  # prices come from every 8th sample: 0.5-2.3% above the optimum, where greedy is 4-10% above
 
 
 class Esd:
-    """Each sample goes where its expected cost is least, up to alpha's share exactly, the rest greedily."""
+    """Sends samples to the workers with the least expected cost: alpha's share exactly, the rest greedily."""
 
     lookahead = 0
 
     def __init__(self, job: JobSpec, *, priced: bool = False) -> None:
-        """Takes the parameters of HybridDis.
+        """Reads the parameters of HybridDis from the job.
 
         Args:
-            job: `alpha` is the share of the samples that Opt assigns, or the most where `auto_alpha` adapts it to the
-                time (Herald §4.3), `criterion` says which ones, and `solver` names the solver that does it.
-            priced: Heu goes by cost + price of a place at the worker, instead of by cost as in the paper. The prices
-                are the exact duals of every 8th sample, so that Heu foresees which workers fill up.
+            job: `alpha` is the share of samples for Opt, or its maximum if `auto_alpha` adapts the share to the time
+                (Herald §4.3); `criterion` ranks the samples; `solver` names the solver of Opt.
+            priced: whether Heu chooses by cost + price of a place at the worker, instead of by cost as in the paper.
+                The prices are the exact duals of a problem with every 8th sample, so that Heu foresees which workers
+                fill up.
 
         Raises:
             InvalidArgument: the solver is unknown.
-            FailedPrecondition: the solver needs a device that is not here.
+            FailedPrecondition: the solver needs a device that this machine does not have.
         """
         self._alpha = job.alpha
         self._share = AffordableShare(job.alpha) if job.auto_alpha else None
@@ -47,7 +48,7 @@ class Esd:
         self._solver = _WarmStart(get_training_solver(job.solver))
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
-        """Builds the cost matrix (Alg. 1) and runs HybridDis (Alg. 2) on it, the samples in order of their content."""
+        """Builds the cost matrix (Alg. 1) and runs HybridDis (Alg. 2) on it, with samples ordered by their content."""
         started = time.perf_counter()
         costs, unit = _expected_costs(problem)
         order = content_order(problem.batch)
@@ -71,41 +72,42 @@ class Esd:
 
 
 def _expected_costs(problem: DispatchInput) -> tuple[NDArray[np.int32], float]:
-    """Returns Alg. 1's cost matrix, int32 [k, n], and the unit of its entries in that of the link costs.
+    """Returns Alg. 1's cost matrix, int32 [k, n], and the unit of its entries, as a multiple of the link costs' unit.
 
-    Where the cost model has evictions, it contains those that a sample would cause.
+    If the job's cost model counts evictions, the costs include the evictions that a sample would cause.
     """
     costs = problem.engine.costs(problem.link_costs)
     if problem.eviction_costs is None:
         return costs, 1.0
-    finer = _FINER if costs.max() < _FINER_LIMIT else 1  # a link may cost 1, and a share of it must not be lost
+    finer = _FINER if costs.max() < _FINER_LIMIT else 1  # a cheap eviction must not round to 0
     per_slot = np.rint(finer * problem.eviction_costs).astype(np.int32)
     return finer * costs + problem.engine.room_needed() * per_slot, 1 / finer
 
 
 class AffordableShare:
-    """Opt's share of the samples as the time allows: all of it when there is enough (Herald §4.3)."""
+    """Opt's share of the samples within the time limit: the largest share when there is enough time (Herald §4.3)."""
 
     def __init__(self, most: float) -> None:
-        """Starts without knowledge, with the largest share."""
+        """Starts without measurements, with the largest share."""
         self._most = most
-        self._steps = AffordableSteps()  # thousandths of the most; their units are samples
+        self._steps = AffordableSteps()  # a step is a thousandth of the largest share; its unit is a sample
 
     def choose(self, time_limit: DecisionTime, samples: int) -> float:
-        """Returns alpha for a batch of so many samples, in thousandths of the most."""
+        """Returns alpha for a batch of `samples` samples, a multiple of a thousandth of the largest share."""
         steps = self._steps.choose(time_limit, _SHARE_STEPS, self._most * samples / _SHARE_STEPS)
         return self._most * steps / _SHARE_STEPS
 
     def learn(self, exact_seconds: float, exact_samples: int, seconds: float) -> None:
-        """Takes in what a decision took: Opt, for how many samples, and the whole of HybridDis."""
+        """Learns from a decision: seconds and samples of Opt, and seconds of HybridDis as a whole."""
         self._steps.learn(exact_seconds, exact_samples, seconds - exact_seconds)
 
 
 class _WarmStart:
-    """Starts each solve from the last one's prices: successive batches are alike, so they are nearly right.
+    """Starts each solve from the previous prices, which are nearly right because successive batches are alike.
 
-    Prices change the time of a solve, never its result. With many workers nearly right prices take longer to mend than
-    new ones take to make: a solve takes 0.7 to 0.9 of its time with up to 8 workers, and 0.7 to 1.4 with 16 to 64.
+    Prices change the time of a solve, never its result. With many workers, correcting nearly right prices takes longer
+    than computing new ones: a warm start takes 0.7 to 0.9 of the time with up to 8 workers, and 0.7 to 1.4 with 16 to
+    64.
     """
 
     def __init__(self, solver: Solver) -> None:

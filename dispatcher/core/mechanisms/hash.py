@@ -1,4 +1,4 @@
-"""Hash: samples go by the value of one field, with no look at caches or links. A yardstick, and often a good one."""
+"""Hash: samples go to workers by the value of one field, independent of caches and links. A strong baseline."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from esd.native import solver
 from esd.services.domain.jobs import JobSpec
 
 _PROFILED_BATCHES = 16
-_PROFILED_SAMPLES = 16_384  # with larger batches the profile ends earlier, so that no decision waits for it
+_PROFILED_SAMPLES = 16_384  # ends the profile earlier with large batches, so that it does not delay decisions
 
 
 class Hash:
-    """Samples with the same value in one field go to the same worker, as far as its workload allows.
+    """Sends samples with the same value in one field to the same worker, as far as its workload allows.
 
-    Of a field of lists the value is the first id; samples whose list is empty have the same value, too.
-    Which worker that is, rendezvous hashing tells: it stays the same from iteration to iteration. The field is given,
-    or the one that would have cost least on a profile, the first batches of the stream. The choice is made with the
-    first batch, and again whenever the profile has doubled.
+    The value of a field of lists is the first id; samples with an empty list share a value as well. Rendezvous hashing
+    selects the worker, which stays the same from iteration to iteration. The job names the field, or the mechanism
+    chooses the field with the least cost on a profile, the first batches of the stream. It chooses at the first batch,
+    and again whenever the profile has doubled.
     """
 
     lookahead = 0
 
     def __init__(self, job: JobSpec) -> None:
-        """Takes `job.hash_field`, the field to go by; None chooses one."""
+        """Reads `job.hash_field`, the number of the field; None makes the mechanism choose it."""
         self._given = job.hash_field is not None
         self._field = job.hash_field or 0
         self._profile: list[tuple[NDArray[np.uint64], NDArray[np.int32]]] | None = []
@@ -38,10 +38,10 @@ class Hash:
             self._profile = None
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
-        """Gives each sample to the worker with room that is nearest to its value."""
-        order = content_order(problem.batch)  # among samples of one value
+        """Gives each sample to the worker that rendezvous hashing ranks highest among the workers with room."""
+        order = content_order(problem.batch)  # decides which samples of one value get the room
         values = problem.batch.first_ids
-        if self._profile is not None and problem.iteration >= self._next:  # not again under other workloads
+        if self._profile is not None and problem.iteration >= self._next:  # balancing assigns a batch several times
             self._next = problem.iteration + 1
             self._choose(values[order], problem)
         workers = np.empty(len(order), np.int32)
@@ -49,7 +49,7 @@ class Hash:
         return Assignment(workers)
 
     def save(self) -> dict[str, NDArray[Any]]:
-        """Returns the field that was chosen, and the profile while it is not complete, for `load`."""
+        """Returns the chosen field, and the profile until it is complete, for `load`."""
         if self._given:
             return {}
         saved = {"field": np.array(self._field), "next": np.array(self._next)}
@@ -58,7 +58,7 @@ class Hash:
         return saved | {"complete": np.array(self._profile is None)}
 
     def load(self, saved: Arrays) -> None:
-        """Goes on with the field that was chosen; one that is given stays."""
+        """Restores the chosen field and the profile; a field set by `--hash-field` takes precedence."""
         if self._given:
             return
         self._field, self._next = int(saved["field"]), int(saved["next"])

@@ -1,4 +1,4 @@
-"""History: samples go where their ids were trained before. A yardstick that knows no caches and no links."""
+"""History: samples go to the workers that trained their ids before. A baseline independent of caches and links."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from esd.services.domain.jobs import JobSpec
 
 
 class History:
-    """Each sample goes where its ids have had the largest share of their trainings.
+    """Sends samples to the workers with the largest share of the past trainings of their ids.
 
-    The shares of a sample's ids are added up, and the sums of a whole batch are made as large as the workloads allow.
+    The score of a sample at a worker is the sum of these shares over its ids. The assignment maximises the sum of
+    scores over the batch, under the workloads.
     """
 
     lookahead = 0
@@ -24,7 +25,7 @@ class History:
         self._solver = get_training_solver(job.solver)
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
-        """Assigns the batch exactly, the samples in order of their content."""
+        """Assigns the batch by an exact solver, with samples ordered by their content."""
         started = time.perf_counter()
         shares = problem.engine.training_shares()
         order = content_order(problem.batch)

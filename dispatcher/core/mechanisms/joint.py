@@ -1,4 +1,4 @@
-"""Joint dispatch: all samples of a batch placed together, a row counted once per worker that trains it."""
+"""Joint dispatch: assigns all samples of a batch together, and counts a row once per worker that trains it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from esd.services.domain.jobs import JobSpec
 
 
 class Joint:
-    """Minimises what the whole iteration transmits, and what its split rows are expected to cost later.
+    """Minimises the transmission cost of the whole iteration, plus the expected later cost of its split rows.
 
-    ESD's matrix counts a row once per sample, though samples of one worker share its pull and push. Here the first
-    assignment is ESD's optimum; then large-neighbourhood search with exact re-solves takes the sharing into account.
-    With a lookahead, the batches that follow are placed tentatively, and rows are led to where they are wanted next.
-    Where workloads are balanced, samples move on from workers that would be late. A budget ends the search early.
+    ESD's matrix counts a row once per sample, although samples at one worker share its pull and push. Here the first
+    assignment is ESD's optimum; a large-neighbourhood search with exact re-solves then accounts for the sharing. With a
+    lookahead, the search also places the following batches tentatively, which steers rows to their next users. With
+    balanced workloads, it moves samples away from workers that would be late. A time limit ends the search early.
     `esd.native.engine.Engine.joint` has the objective and the algorithm.
     """
 
@@ -23,7 +23,7 @@ class Joint:
         self.lookahead = job.horizon - 1
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
-        """Searches until the rounds or the time are used up; the best assignment counts."""
+        """Searches until the rounds or the time run out, and returns the best assignment."""
         seed = first_draw(self._seed, problem.iteration)
         limits = problem.limits
         if problem.lookahead:

@@ -16,10 +16,10 @@ from esd.services.domain.jobs import JobSpec, scale_workloads
 
 
 class Laia:
-    """Each sample in turn goes to the worker with room that has most of its rows at hand.
+    """Sends each sample in turn to the worker with room that holds most of its rows.
 
-    A copy is at hand when it is the latest, or when its worker took part in the row's last training and still
-    caches it, as Herald's released scheduler scores. Ties are broken at random, by (seed, iteration).
+    A worker holds a row if its copy is the latest, or if it took part in the row's last training and still caches it,
+    as in Herald's released scheduler. Ties are broken at random, by (seed, iteration).
     """
 
     lookahead = 0
@@ -28,7 +28,7 @@ class Laia:
         self._seed = job.seed
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
-        """Runs Alg. 1, in which worker j has room for capacities[j] samples instead of k / n."""
+        """Runs Alg. 1, with room for capacities[j] samples at worker j instead of k / n."""
         started = time.perf_counter()
         scores = problem.engine.affinity()
         scored = time.perf_counter()
@@ -37,12 +37,12 @@ class Laia:
 
 
 def allocate(scores: NDArray[np.int32], capacities: NDArray[np.int32], seed: int, iteration: int) -> NDArray[np.int32]:
-    """Gives each sample in turn (Alg. 1, lines 8-12) to the worker with room that scores highest.
+    """Gives each sample in turn (Alg. 1, lines 8-12) to the worker with the highest score among the workers with room.
 
     Args:
         scores: int32 [k, n].
         capacities: int32 [n], sum k.
-        seed: decides ties, together with the iteration.
+        seed: breaks ties, together with the iteration.
         iteration: t.
 
     Returns:
@@ -54,9 +54,9 @@ def allocate(scores: NDArray[np.int32], capacities: NDArray[np.int32], seed: int
 class LaiaTwoChoices:
     """LAIA by the power of two choices (Herald §7, "scheduling among multiple batches").
 
-    Allocates the batch twice, with different ties, explores the next batch after each, and keeps the allocation with
-    the higher sum of both batches' scores. The next batch is scored as the first one would leave the rows: whoever
-    trains a row has it at hand, and nobody else. Evictions in between are not foreseen.
+    It allocates the batch twice, with ties broken differently, explores the next batch after each allocation, and keeps
+    the allocation with the higher sum of both batches' scores. The scores of the next batch assume the rows as the
+    first batch leaves them: exactly the workers that train a row hold it. They ignore evictions in between.
     """
 
     lookahead = 1
@@ -65,7 +65,7 @@ class LaiaTwoChoices:
         self._seed = job.seed
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
-        """Chooses between two allocations; the first one if no batch follows."""
+        """Returns the better of two allocations; the first if no batch follows."""
         started = time.perf_counter()
         scores = problem.engine.affinity()
         first = allocate(scores, problem.capacities, self._seed, problem.iteration)
@@ -82,7 +82,7 @@ class LaiaTwoChoices:
 
 
 class _NextBatch:
-    """The batch after the one to assign, scored for any allocation of that one."""
+    """The next batch, with its scores after any allocation of the present batch."""
 
     def __init__(self, problem: DispatchInput) -> None:
         batch, later = problem.batch, problem.lookahead[0]
@@ -100,7 +100,7 @@ class _NextBatch:
         self._base = _affinity_of_others(problem, later, ~shared)
 
     def best_total(self, workers: NDArray[np.int32], seed: int, iteration: int) -> int:
-        """Scores LAIA's allocation of this batch after the one before it was assigned to these workers."""
+        """Returns the score of LAIA's allocation of the next batch, if `workers` train the present batch's samples."""
         at_hand = np.zeros((self._distinct, self._workers), np.int32)
         at_hand[self._numbers, workers[self._sample_of]] = 1
         scores = self._base.copy()
@@ -109,10 +109,10 @@ class _NextBatch:
 
 
 def _affinity_of_others(problem: DispatchInput, later: SampleBatch, others: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Counts affinities over some ids of the next batch, bool [N], those that the batch to assign does not train.
+    """Counts affinities over the ids of the next batch in `others`, bool [N], which the present batch does not train.
 
     Returns:
-        int32 [k', n]. The engine is left as it was.
+        int32 [k', n]. The engine has the present batch prepared again afterwards.
     """
     places = np.arange(len(later) * later.fields)  # of each list of ids
     lists = places if later.lengths is None else np.repeat(places, later.lengths.reshape(-1))

@@ -1,4 +1,4 @@
-"""Adaptive LAIA: scores only the tables that matter most, as many as the time allows (Herald §4.3)."""
+"""Adaptive LAIA: scores only the most important tables, as many as the time allows (Herald §4.3)."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from esd.services.domain.jobs import JobSpec
 
 
 class LaiaAdaptive:
-    """LAIA on the k tables of the highest degree of infrequency. Without a budget k = F, and it is LAIA."""
+    """LAIA on the k tables with the highest degree of infrequency. Without a budget k = F, and it equals LAIA."""
 
     lookahead = 0
 
     def __init__(self, job: JobSpec, *, tables: int | None = None) -> None:
-        """Starts without knowledge.
+        """Starts without measurements.
 
         Args:
-            job: whose dispatch it is; every one of its fields is a table of its own.
-            tables: k, if it is not to follow from the budget.
+            job: the job; each of its fields counts as a table of its own.
+            tables: k; None derives it from the budget.
         """
         self._seed = job.seed
         self._fields = job.fields
         self._tables = tables
         self._profiler = TableProfiler(job.fields, job.workers)
-        self._ranking = self._profiler.ranking  # what decisions go by
+        self._ranking = self._profiler.ranking  # the ranking that decisions use
         self._thread = ThreadPoolExecutor(1, "esd-profiler")
-        self._profiling: Future[None] | None = None  # of the batches up to the latest
+        self._profiling: Future[None] | None = None  # profiles the latest batch, in the thread
         self._next = 0  # the iteration that is profiled next
-        self._steps = AffordableSteps()  # tables; their units are samples. The rest: allocation, the profiler's wait
+        self._steps = AffordableSteps()  # a step is a table, its unit a sample; other work: allocation, profiler
 
     @property
     def infrequency(self) -> NDArray[np.float64]:
-        """The DoI of every table as decisions know it, float64 [F]; the same array until the tables are ranked anew."""
+        """The DoI of every table in the present ranking, float64 [F]; the same array until the ranking changes."""
         return self._ranking.degrees
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Scores as many tables as time allows, at least one, and allocates (Alg. 1).
 
-        The batch is profiled meanwhile and after, so the tables are ranked by those before it; but for the first, they
-        are ranked by what it holds itself.
+        The thread profiles the batch at the same time, so the ranking comes from the batches before it. Only the first
+        batch is ranked by its own content.
         """
         started = time.perf_counter()
-        if problem.iteration >= self._next:  # not again under other workloads
+        if problem.iteration >= self._next:  # balancing assigns a batch several times
             self._next = problem.iteration + 1
             self._profile(problem.batch)
         tables = self._tables or self._steps.choose(problem.time, self._fields, len(problem.batch), least=1)
@@ -63,7 +63,7 @@ class LaiaAdaptive:
         return Assignment(assignment, score_seconds=scored - started)
 
     def _profile(self, batch: SampleBatch) -> None:
-        """Takes the ranking of the batches before, and lets the profiler go on with this one."""
+        """Fetches the ranking of the earlier batches, and starts to profile this batch."""
         first = self._profiling is None
         if self._profiling is not None:
             self._profiling.result()

@@ -1,4 +1,4 @@
-"""What a dispatch mechanism is: it assigns the samples of a prepared batch to workers."""
+"""The interface of dispatch mechanisms, which assign the samples of a prepared batch to workers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from esd.services.domain.batches import SampleBatch
 
 @dataclass(frozen=True, slots=True)
 class WorkloadLimits:
-    """How far a mechanism may depart from the capacities it is given.
+    """The range of workloads in which a mechanism may depart from the capacities.
 
     Attributes:
-        least: int32 [n], the fewest samples of each worker; not above its capacity.
-        most: int32 [n], the most samples of each worker; not below its capacity.
-        sample_costs: float64 [n], what a worker computes per sample, in the cost model's unit.
+        least: int32 [n], smallest number of samples of each worker; not above its capacity.
+        most: int32 [n], largest number of samples of each worker; not below its capacity.
+        sample_costs: float64 [n], computing time of a worker per sample, in the cost model's unit.
     """
 
     least: NDArray[np.int32]
@@ -31,21 +31,20 @@ class WorkloadLimits:
 
 @dataclass(frozen=True, slots=True)
 class DispatchInput:
-    """One batch to assign, and everything that a mechanism may know for it.
+    """A batch to assign, with all information that a mechanism may use.
 
     Attributes:
-        engine: the state index, with this batch prepared. A mechanism leaves it so, and changes no row.
-        batch: its samples.
+        engine: the state index, with this batch prepared. A mechanism must leave this batch prepared and change no row.
+        batch: the samples.
         capacities: int32 [n], samples of each worker; they sum to k.
-        iteration: t, part of the seed of whatever is drawn at random.
+        iteration: t, which is part of the seed of random draws.
         link_costs: int32 [n], the present T_j in the cost model's unit.
-        sizes: what a row and a partial gradient take on the wire.
-        lookahead: the batches that follow, in order; as many as the mechanism's `lookahead` asks for, fewer at the end
-            of a stream.
-        time: by when the decision is wanted, and what it used its time for.
-        eviction_costs: float64 [n], in the unit of the link costs, what a slot that is taken in each cache, or a unit
-            of its room, is expected to cost in evict pushes; None when the job's cost model leaves evictions out.
-        limits: within which worker j may get another number of samples than capacities[j]; None: capacities are met.
+        sizes: the sizes of a row and of a partial gradient on the wire.
+        lookahead: the following batches, in order: the mechanism's `lookahead` of them, fewer at the end of a stream.
+        time: the time limit of the decision, which also records its efforts.
+        eviction_costs: float64 [n], in the unit of the link costs: the expected cost in evict pushes of taking a slot
+            in each cache, or a unit of its room; None if the job's cost model leaves evictions out.
+        limits: the range around capacities[j] for the samples of worker j; None if capacities must be met.
     """
 
     engine: Engine
@@ -62,15 +61,16 @@ class DispatchInput:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Who trains what, and how that was decided.
+    """The worker of each sample, with figures about the decision.
 
     Attributes:
-        workers: int32 [k], the worker of each sample; worker j gets capacities[j] samples, or what the limits of the
-            input allow.
-        expected_cost: the mechanism's estimate in units of the integer link costs; 0 when it makes none.
+        workers: int32 [k], the worker of each sample; worker j gets capacities[j] samples, or a number within the
+            limits of the input.
+        expected_cost: the mechanism's estimate in units of the integer link costs; 0 if it makes none.
         score_seconds: wall time spent on costs or affinities, before the assignment itself.
         solver: the solver that ran, "" for none.
-        gap: the solver's certificate, its cost less its dual bound: 0 proves its part optimal. None: it proves nothing.
+        gap: the solver's certificate, its cost minus its dual bound: 0 proves its part optimal; None without a
+            certificate.
     """
 
     workers: NDArray[np.int32]
@@ -81,21 +81,22 @@ class Assignment:
 
 
 class Mechanism(Protocol):
-    """Decides where samples train. Mechanisms that a job can name are built from the job, whose options they read.
+    """Assigns samples to workers. A mechanism that a job can name is built from the job, whose options it reads.
 
-    A mechanism is deterministic: the same inputs in the same order give the same assignments, the efforts of each
-    decision among them where there is a deadline. One that can use time well stops at the deadline with the best it
-    has; the others need a fraction of any sensible one.
+    A mechanism is deterministic: the same inputs in the same order give the same assignments. With a deadline the
+        recorded efforts of each decision are part of its input. A mechanism that improves with time stops at the
+        deadline with its best assignment; the other mechanisms need a fraction of any sensible deadline.
     """
 
     @property
     def lookahead(self) -> int:
-        """How many batches beyond the one to assign it looks at."""
+        """The number of batches after the present one that `decide` looks at."""
         ...
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Assigns every sample of the batch to a worker.
 
-        A batch, as `iteration` names it, may be assigned several times under other capacities before one counts.
+        A batch, identified by `iteration`, may be assigned several times under different capacities, of which one
+        assignment is used.
         """
         ...

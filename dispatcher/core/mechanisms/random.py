@@ -1,4 +1,4 @@
-"""Random dispatch: what training without embedding scheduling does (Herald §3.1, "vanilla")."""
+"""Random dispatch, as in training without embedding scheduling (Herald §3.1, "vanilla")."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Random:
         self._seed = job.seed
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
-        """Gives worker j capacities[j] samples, every such assignment equally likely."""
+        """Gives worker j capacities[j] samples; all such assignments are equally likely."""
         workers = np.repeat(np.arange(len(problem.capacities), dtype=np.int32), problem.capacities)
         order = np.argsort(draws(self._seed, problem.iteration, len(workers)))  # no two draws are equal
         shuffled = np.empty_like(workers)

@@ -1,4 +1,4 @@
-"""Replay: assignments that were decided elsewhere, for recorded runs and hand-worked traces."""
+"""Replay: assignments from a table, for recorded runs and hand-worked traces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from esd.services.domain.errors import InvalidArgument
 
 
 class Replay:
-    """Follows a table of assignments, whatever the workloads."""
+    """Follows a table of assignments, and ignores the workloads."""
 
     lookahead = 0
 
@@ -22,7 +22,7 @@ class Replay:
             workers: n.
 
         Raises:
-            InvalidArgument: the table has another rank, or names a worker outside 0..n-1.
+            InvalidArgument: the table does not have two dimensions, or contains a worker outside 0..n-1.
         """
         if assignments.ndim != 2:
             raise InvalidArgument(f"assignments have shape {assignments.shape}, they must be [iterations, k]")
@@ -35,7 +35,7 @@ class Replay:
         self._assignments = np.ascontiguousarray(assignments, np.int32)
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
-        """Gives the table's row of this iteration. Raises InvalidArgument when there is none, or it is too short."""
+        """Returns the table's row of this iteration. Raises InvalidArgument if it is missing or too short."""
         samples, iteration = len(problem.batch), problem.iteration
         iterations, columns = self._assignments.shape
         if iteration >= iterations or samples > columns:

@@ -1,4 +1,4 @@
-"""Herald's table profiler: how worthwhile each embedding table is for scheduling (§3.2, §4.3)."""
+"""Herald's table profiler: the value of each embedding table for scheduling (§3.2, §4.3)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class TableRanking:
     degrees: NDArray[np.float64]
 
     def highest(self, tables: int) -> NDArray[np.uint32]:
-        """Returns the fields that have the highest DoI, uint32 [tables], ascending; of equals the first."""
+        """Returns the fields with the highest DoI, uint32 [tables], ascending; of equal fields the first."""
         return np.sort(np.argsort(-self.degrees, kind="stable")[:tables]).astype(np.uint32)
 
 
 class TableProfiler:
     """Counts how often every id occurs, field by field, and ranks the fields (tables) by degree of infrequency.
 
-    A row is infrequent when it is accessed less often than one worker trains samples, both counted from the start of
-    the stream, and at most once per sample. A table's degree of infrequency (DoI) is the share of infrequent ones
-    among the rows seen. Herald takes the rows in the caches instead of those seen; which rows those are depends on
-    the dispatch, and the ranking must not.
+    A row is infrequent if its number of accesses (at most one per sample) is below the number of samples per worker,
+    both counted from the start of the stream. A table's degree of infrequency (DoI) is the share of infrequent rows
+    among the rows seen. Herald takes the cached rows instead of the seen rows; cached rows depend on the dispatch, on
+    which a ranking must not depend.
 
     Attributes:
-        ranking: of the batches when the stream had doubled last.
+        ranking: the ranking as of the last time that the stream had doubled.
     """
 
     def __init__(self, fields: int, workers: int) -> None:
@@ -62,7 +62,7 @@ class TableProfiler:
 
 
 class _Counts:
-    """How often each id of one field occurred: a sorted column, and what came in since it was last sorted."""
+    """The number of occurrences of each id of one field: a sorted column, and the ids added since the last sort."""
 
     def __init__(self) -> None:
         self._ids = np.empty(0, np.uint64)
@@ -73,7 +73,7 @@ class _Counts:
     def add(self, ids: NDArray[np.uint64]) -> None:
         self._fresh.append(ids.copy())
         self._waiting += len(ids)
-        if self._waiting >= max(_COMPACT_ROWS, len(self._ids)):  # so that sorting stays a constant share
+        if self._waiting >= max(_COMPACT_ROWS, len(self._ids)):  # so that the cost of sorting per id stays constant
             self._compact()
 
     def share_below(self, limit: float) -> float:

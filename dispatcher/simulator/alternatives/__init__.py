@@ -1,4 +1,4 @@
-"""Other ways to keep embeddings in step than those that train, simulated under the same accounting, chosen by name."""
+"""Ways to synchronise embeddings that exist only in simulation, with the same accounting as live ones, by name."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ ALTERNATIVES = ("het:S", "fae", "no-cache", "no-coalescing", "p2f:L")
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The workers an alternative runs on.
+    """The workers of an alternative.
 
     Attributes:
         capacities: cache rows of each worker, [n].
         transfer_seconds: T_j, float64 [n].
         sample_seconds: computation per sample, [n].
-        profile: ids by which FAE chooses its hot rows, of any shape; empty for the others.
+        profile: ids from which FAE chooses its hot rows, of any shape; empty for other alternatives.
     """
 
     capacities: Sequence[int]
@@ -53,7 +53,11 @@ class Cluster:
 
 
 def get_alternative(name: str, cluster: Cluster) -> Alternative:
-    """Builds the alternative of that name, S and L being whole numbers. Raises InvalidArgument for another one."""
+    """Builds the alternative with a name in ALTERNATIVES, where S and L are whole numbers.
+
+    Raises:
+        InvalidArgument: the name is unknown.
+    """
     workers = len(cluster.capacities)
     kind, _, number = name.partition(":")
     if kind == "het" and number.isdecimal():

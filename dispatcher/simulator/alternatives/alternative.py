@@ -1,4 +1,4 @@
-"""What an alternative is, another way to keep embeddings in step, and how it runs beside a planner that dispatches."""
+"""The interface of alternatives (simulated ways to synchronise embeddings), and their run along with a planner."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Trained:
 
     Attributes:
         batch: its samples.
-        decision: who trains what; its plans and operations are those of on-demand synchronisation.
-        lookahead: the batches that follow, as many as the alternative's `lookahead`.
+        decision: the assignment; its plans and operations belong to on-demand synchronisation.
+        lookahead: the following batches, up to the alternative's `lookahead`.
     """
 
     batch: SampleBatch
@@ -37,13 +37,13 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What one iteration moves.
+    """The transfers of one iteration.
 
     Attributes:
         operations: rows between each worker and the parameter server.
         peer_rows: float64 [n], rows between workers: every link's share of an all-reduce.
         lookups: (row, worker) pairs trained.
-        hits: how many of the lookups the worker's own cache served.
+        hits: lookups that the worker's own cache served.
     """
 
     operations: Operations
@@ -53,7 +53,7 @@ class Traffic:
 
     @property
     def rows(self) -> NDArray[np.float64]:
-        """Rows that each link moves, float64 [n]."""
+        """Rows moved over each link, float64 [n]."""
         return self.operations.total + self.peer_rows
 
 
@@ -62,32 +62,32 @@ class Alternative(Protocol):
 
     @property
     def lookahead(self) -> int:
-        """How many batches beyond the present one it looks at."""
+        """The number of batches after the present one that `step` looks at."""
         ...
 
     def step(self, trained: Trained, /) -> Traffic:
-        """Carries out one iteration and returns what it moves."""
+        """Simulates one iteration and returns its transfers."""
         ...
 
     def figures(self) -> dict[str, float]:
-        """Returns what else is worth knowing about the alternative so far, by name."""
+        """Returns further figures of the alternative so far, by name."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AlternativeTotals:
-    """What a stream cost under an alternative.
+    """The cost of a stream under an alternative.
 
     Attributes:
-        iterations: how many were counted.
-        samples: how many samples they train.
+        iterations: number of counted iterations.
+        samples: number of samples of these iterations.
         operations: rows between workers and parameter server.
-        peer_rows: float64 [n], rows between workers, by the link that they take up.
+        peer_rows: float64 [n], rows between workers, by link.
         cost_seconds: sum of T_j over all rows.
         makespan_seconds: sum over iterations of the slowest worker's link time and computation.
         lookups: (row, worker) pairs trained.
-        hits: how many of the lookups the worker's own cache served.
-        figures: what else the alternative tells, by name.
+        hits: lookups that the worker's own cache served.
+        figures: the alternative's further figures, by name.
     """
 
     iterations: int
@@ -109,16 +109,16 @@ def simulate_alternative(
     sample_seconds: Sequence[float] | None = None,
     warm_up: int = 0,
 ) -> AlternativeTotals:
-    """Dispatches a stream by the planner's mechanism and charges what the alternative moves.
+    """Dispatches a stream with the planner's mechanism, and counts the transfers of the alternative.
 
     The mechanism sees the caches of on-demand synchronisation. Workloads are the job's.
 
     Args:
-        planner: at iteration 0.
+        planner: a planner at iteration 0.
         batches: the stream, cut into global batches.
-        alternative: at its start.
-        sample_seconds: [n], what each worker computes per sample; nothing by default.
-        warm_up: first iterations that are not counted; the alternative's own figures contain them.
+        alternative: the alternative, at its start.
+        sample_seconds: [n], computing time of each worker per sample; 0 by default.
+        warm_up: number of first iterations that do not count; the alternative's own figures include them.
     """
     workers = planner.job.workers
     computing = np.zeros(workers) if sample_seconds is None else np.asarray(sample_seconds, np.float64)

@@ -1,4 +1,4 @@
-"""Row numbers for ids, and LRU caches as arrays: the book-keeping that the alternatives with caches share."""
+"""Row numbers for ids, and LRU caches as arrays: the common bookkeeping of alternatives with caches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ S = TypeVar("S", bound=np.generic)
 
 
 class RowNumbers:
-    """Numbers ids 0, 1, 2, ... in the order in which batches bring them, ascending within a batch."""
+    """Numbers ids 0, 1, 2, ... in the order of their first batches, ascending within a batch."""
 
     def __init__(self) -> None:
         self._ids = np.empty(0, np.uint64)  # ascending
@@ -24,7 +24,7 @@ class RowNumbers:
         return len(self._ids)
 
     def of(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Returns the number of each id, int64 of the same shape; ids that are new get one."""
+        """Returns the number of each id, int64 of the same shape; a new id gets the next number."""
         distinct = np.unique(ids)
         fresh = distinct[~np.isin(distinct, self._ids, assume_unique=True)]
         if len(fresh):
@@ -36,7 +36,7 @@ class RowNumbers:
 
 
 def grown(array: NDArray[S], rows: int) -> NDArray[S]:
-    """Returns the array with at least `rows` columns (its last axis), zeros behind the old ones."""
+    """Returns the array with at least `rows` entries in its last axis; new entries are zeros after the old ones."""
     if array.shape[-1] >= rows:
         return array
     bigger = np.zeros((*array.shape[:-1], max(rows, 2 * array.shape[-1], 1024)), array.dtype)
@@ -45,7 +45,7 @@ def grown(array: NDArray[S], rows: int) -> NDArray[S]:
 
 
 class LruCaches:
-    """Which rows each of n workers caches; the row whose last use is longest ago leaves, ties to the lower number.
+    """The cached rows of n workers. The least recently used row leaves first; of equal rows the lower number.
 
     Attributes:
         present: bool [n, rows].
@@ -63,10 +63,10 @@ class LruCaches:
         self._last_use = grown(self._last_use, rows)
 
     def use(self, worker: int, rows: NDArray[np.int64], now: int) -> NDArray[np.int64]:
-        """Brings rows, distinct, into a cache and returns those that leave it.
+        """Brings distinct rows into a cache, and returns the rows that leave it.
 
         Raises:
-            ResourceExhausted: the cache is smaller than the rows.
+            ResourceExhausted: the cache has fewer slots than there are rows.
         """
         if len(rows) > self._capacities[worker]:
             raise ResourceExhausted(

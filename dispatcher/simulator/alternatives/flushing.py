@@ -1,4 +1,4 @@
-"""When updates are flushed: at once (write-through) or by priority in the background (FRUGAL's P2F, §3.3)."""
+"""The time of flushes: after each step (write-through), or by priority in the background (FRUGAL's P2F, §3.3)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class Flushing:
-    """A timeline of training steps whose updates must reach the parameter server before anyone reads the row again.
+    """A timeline of training steps in which an update must reach the parameter server before the next read of its row.
 
-    Step s of all workers: a stall until what this step reads is flushed; then worker j pulls what it lacks, T_j each,
-    and computes c_j per sample; the step lasts as long as the slowest worker. Write-through flushes all updates after
-    the step, and everyone waits. P2F gives every pending update the next step that reads its row as priority
-    (infinite beyond the lookahead) and flushes in this order while the link is idle; a step starts once no pending
-    update has a priority of it or less (FRUGAL eq. 1 and the gate of §3.3). Updates of a row that wait at the same
-    worker are flushed as one.
+    In step s all workers first stall until the rows of this step are flushed. Then worker j pulls its missing rows, in
+    T_j seconds each, and computes for c_j seconds per sample; the step lasts as long as the slowest worker.
+    Write-through flushes all updates after the step, while all workers wait. P2F gives every pending update a priority,
+    the next step that reads its row (infinite beyond the lookahead), and flushes in this order while the link is idle.
+    A step starts once no pending update has this step or an earlier one as priority (FRUGAL eq. 1 and the gate of
+    §3.3). Pending updates of a row at the same worker are flushed as one.
 
-    Caches are LRU and hold latest copies; a row trained by several workers, or by another one, is pulled again.
+    Caches are LRU and hold latest copies; a row trained by several workers, or by another worker, is pulled again.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Flushing:
             capacities: cache rows of each worker, [n].
             transfer_seconds: T_j, float64 [n].
             sample_seconds: c_j, [n].
-            lookahead: L, how many steps beyond the present one have reads that are known; 0 is write-through.
+            lookahead: L, the number of later steps with known reads; 0 is write-through.
         """
         self.lookahead = lookahead
         self._workers = len(capacities)
@@ -77,7 +77,7 @@ class Flushing:
         return Traffic(operations, np.zeros(self._workers), lookups, lookups - int(pulled.sum()))
 
     def figures(self) -> dict[str, float]:
-        """Returns time spent waiting for flushes, time spent training and pulling, and what is left to flush."""
+        """Returns the time of stalls, the time of training and pulling, and the number of pending rows."""
         return {
             "stall_seconds": self._stall,
             "busy_seconds": self._busy,
@@ -90,7 +90,7 @@ class Flushing:
         self._latest, self._pending = grown(self._latest, rows), grown(self._pending, rows)
 
     def _gate(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Flushes what the step reads; everyone waits for it. Returns rows by worker."""
+        """Flushes the rows of the step, while all workers wait. Returns flushed rows by worker."""
         due: NDArray[np.int64] = self._pending[:, batch].sum(axis=1)
         self._pending[:, batch] = False
         self._stall += float((self._transfer * due).max())
@@ -105,8 +105,9 @@ class Flushing:
     def _flush_in_background(
         self, lookahead_rows: Sequence[NDArray[np.int64]], idle: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        """Flushes by priority while links are idle, `idle` seconds each, float64 [n]. Returns rows by worker."""
+        """Flushes by priority within the idle seconds of each link, float64 [n]. Returns flushed rows by worker."""
         next_read = np.full(self._pending.shape[1], _NEVER)
+        # In reverse, so that the nearest read of a row overwrites later ones.
         for distance in reversed(range(len(lookahead_rows))):
             next_read[lookahead_rows[distance]] = self._iteration + 1 + distance
         flushed = np.zeros(self._workers, np.int64)
@@ -119,7 +120,7 @@ class Flushing:
         return flushed
 
     def _train(self, rows: Sequence[NDArray[np.int64]]) -> None:
-        """Makes the rows pending at their trainers; only a single trainer's copy stays the latest."""
+        """Makes the rows pending at the workers that train them; only the copy of a row's sole worker stays latest."""
         trainers = np.zeros(self._pending.shape[1], np.int64)
         for worker, needed in enumerate(rows):
             trainers[needed] += 1

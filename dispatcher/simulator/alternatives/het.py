@@ -13,11 +13,11 @@ from esd.dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumb
 
 
 class Het:
-    """Every worker updates its copies and pushes a row once more than `bound` updates have gathered.
+    """Every worker updates its own copies, and pushes a row after more than `bound` updates.
 
-    A copy may be read while at most `bound` updates that the parameter server has are missing from it; else it is
-    pulled again, its own updates being pushed first. With bound 0 everything that was trained is pushed at
-    once: vanilla BSP, full synchronisation.
+    A copy may be read while it lacks at most `bound` of the parameter server's updates. Otherwise the worker pushes its
+    own updates of the row and pulls the row again. With bound 0 all updates are pushed after each iteration: vanilla
+    BSP, full synchronisation.
 
     Updates are counted per worker and iteration: a row that three workers train in one iteration has three updates.
     Caches are LRU.
@@ -30,21 +30,22 @@ class Het:
 
         Args:
             capacities: cache rows of each worker, [n].
-            bound: updates that a copy may lack, or a worker may keep to itself; 0 is full synchronisation.
+            bound: largest number of updates that a copy may lack, and that a worker may hold back; 0 is full
+                synchronisation.
         """
         self._workers = len(capacities)
         self._bound = bound
         self._numbers = RowNumbers()
         self._caches = LruCaches(capacities)
         self._trained: NDArray[np.int64] = np.zeros(0, np.int64)  # [rows], updates so far
-        self._server: NDArray[np.int64] = np.zeros(0, np.int64)  # [rows], how many of them the parameter server has
-        self._base: NDArray[np.int64] = np.zeros((self._workers, 0), np.int64)  # how many came with a worker's copy
+        self._server: NDArray[np.int64] = np.zeros(0, np.int64)  # [rows], updates at the parameter server
+        self._base: NDArray[np.int64] = np.zeros((self._workers, 0), np.int64)  # updates contained in a worker's copy
         self._own: NDArray[np.int64] = np.zeros((self._workers, 0), np.int64)  # a worker's updates, not pushed yet
         self._iteration = 0
         self._reads = self._stale_reads = self._missing = self._most_missing = self._checks = 0
 
     def step(self, trained: Trained, /) -> Traffic:
-        """Synchronises what is too old, trains, pushes what has gathered."""
+        """Pulls rows that are missing or too old, trains, and pushes rows with more than `bound` updates."""
         rows = [np.unique(self._numbers.of(trained.ids_of(j))) for j in range(self._workers)]
         self._grow()
         cached = [self._caches.present[j, needed] for j, needed in enumerate(rows)]
@@ -67,7 +68,7 @@ class Het:
         return Traffic(operations, np.zeros(self._workers), lookups, lookups - int(pulled.sum()))
 
     def figures(self) -> dict[str, float]:
-        """Returns how stale the rows were that training read, and how often a version had to be checked."""
+        """Returns the staleness of the rows that training read, and the number of version checks."""
         return {
             "stale_read_share": self._stale_reads / max(1, self._reads),
             "missing_updates_mean": self._missing / max(1, self._reads),
@@ -82,12 +83,12 @@ class Het:
         self._base, self._own = grown(self._base, rows), grown(self._own, rows)
 
     def _lags(self, worker: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tells which copies lack more than `bound` updates that the parameter server has."""
+        """Returns for each copy whether it lacks more than `bound` of the parameter server's updates."""
         lags: NDArray[np.bool_] = self._server[rows] - self._base[worker, rows] > self._bound
         return lags
 
     def _push(self, worker: int, rows: NDArray[np.int64]) -> int:
-        """Pushes the worker's own updates of rows; returns how many rows had any."""
+        """Pushes the worker's own updates of rows; returns the number of rows with updates."""
         own = self._own[worker, rows]
         self._server[rows] += own
         self._base[worker, rows] += own
@@ -95,7 +96,7 @@ class Het:
         return int((own > 0).sum())
 
     def _pull(self, worker: int, needed: NDArray[np.int64], missed: NDArray[np.int64]) -> int:
-        """Brings the rows in; returns how many of those that leave had to be pushed."""
+        """Brings the needed rows into the cache; returns the number of evicted rows that had to be pushed."""
         victims = self._caches.use(worker, needed, self._iteration)
         pushed = self._push(worker, victims)
         self._base[worker, missed] = self._server[missed]

@@ -1,4 +1,4 @@
-"""Alternatives whose traffic follows from the batch alone: no cache at all, and FAE's fixed set of hot rows."""
+"""Alternatives with traffic that follows from the batch alone: no cache, and FAE's fixed set of hot rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from esd.dispatcher.simulator.alternatives.alternative import Traffic, Trained
 
 
 class NoCache:
-    """No cache at all: pulls the rows of a micro-batch and pushes their gradients in every iteration (SCARS §II.A).
+    """No cache: pulls the rows of a micro-batch and pushes their gradients in every iteration (SCARS §II.A).
 
-    Coalesced, a row that several samples of a worker share is moved once; uncoalesced, once per sample and field.
+    Coalesced, a row moves once per worker even if several of its samples share the row; uncoalesced, it moves once per
+    sample and field.
     """
 
     lookahead = 0
@@ -23,7 +24,7 @@ class NoCache:
         self._lookups = self._distinct = 0
 
     def step(self, trained: Trained, /) -> Traffic:
-        """Counts distinct ids, or all of them."""
+        """Counts distinct ids if rows are coalesced, all ids otherwise."""
         ids = [trained.ids_of(j) for j in range(self._workers)]
         distinct = [len(np.unique(of_worker)) for of_worker in ids]
         self._lookups += trained.batch.ids.size
@@ -33,29 +34,29 @@ class NoCache:
         return Traffic(operations, np.zeros(self._workers), int(rows.sum()), 0)
 
     def figures(self) -> dict[str, float]:
-        """Returns what coalescing saves, in ids per distinct id of a micro-batch."""
+        """Returns the saving by coalescing, as ids per distinct id of a micro-batch."""
         return {"ids_per_distinct_id": self._lookups / max(1, self._distinct)}
 
 
 class Fae:
     """FAE keeps the most popular rows on every worker for the whole run, equal by all-reduce (ESD §6.1, Herald §6.3).
 
-    Hot rows are never pulled and never pushed; the rest is not cached.
+    Hot rows are never pulled and never pushed; other rows are not cached.
 
-    The gradients of the hot rows that an iteration trains, on any worker, are summed by a ring all-reduce: every link
-    moves 2 (n-1)/n of them.
+    A ring all-reduce sums the gradients of all hot rows that an iteration trains on any worker: every link moves
+    2 (n-1)/n of these gradients.
     """
 
     lookahead = 0
 
     def __init__(self, workers: int, hot: NDArray[np.uint64]) -> None:
-        """Takes the hot ids, which `most_popular` or any other profile finds."""
+        """Fixes the hot ids, such as a result of `most_popular`."""
         self._workers = workers
         self._hot = np.sort(hot)
         self._reduced = self._iterations = 0
 
     def step(self, trained: Trained, /) -> Traffic:
-        """Moves cold rows to and from the parameter server, and reduces hot ones."""
+        """Counts transfers of cold rows to and from the parameter server, and the all-reduce of hot rows."""
         distinct = [np.unique(trained.ids_of(j)) for j in range(self._workers)]
         cold = np.array([int((~np.isin(ids, self._hot)).sum()) for ids in distinct], np.int64)
         reduced = int(np.isin(np.unique(trained.batch.ids), self._hot).sum())
@@ -66,11 +67,11 @@ class Fae:
         return Traffic(Operations(cold, cold, np.zeros_like(cold)), share, lookups, lookups - int(cold.sum()))
 
     def figures(self) -> dict[str, float]:
-        """Returns the number of hot rows, and how many of them an iteration reduces on average."""
+        """Returns the number of hot rows, and the mean number of hot rows that an iteration reduces."""
         return {"hot_rows": len(self._hot), "reduced_rows_mean": self._reduced / max(1, self._iterations)}
 
 
 def most_popular(ids: NDArray[np.uint64], rows: int) -> NDArray[np.uint64]:
-    """Returns the `rows` ids that occur most often in a profile of any shape, ties to the lower id."""
+    """Returns the `rows` most frequent ids of a profile of any shape; of equal ids the lower."""
     distinct, counts = np.unique(ids, return_counts=True)
     return distinct[np.argsort(-counts, kind="stable")[:rows]]

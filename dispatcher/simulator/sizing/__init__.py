@@ -1,1 +1,1 @@
-"""How large a cache and a batch should be: SCARS' equations, for several workers, and a search."""
+"""The sizes of cache and batch: SCARS' equations, extended to several workers, and a search."""

@@ -1,4 +1,4 @@
-"""How often the samples of a stream have each row: SCARS' access table (§III)."""
+"""The number of lookups of each row of a stream: SCARS' access table (§III)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from esd.services.domain.tables import TableSpec
 
 @dataclass(frozen=True, slots=True)
 class AccessTable:
-    """The rows of a stream by how often they are looked up.
+    """The rows of a stream, ordered by their numbers of lookups.
 
     Attributes:
-        samples: how many samples were counted.
+        samples: number of samples in the stream.
         counts: int64 [E], lookups of each distinct row, descending.
-        tables: uint64 [E], the number of the table that it is of.
+        tables: uint64 [E], the number of each row's table.
     """
 
     samples: int
@@ -31,7 +31,7 @@ class AccessTable:
 
     @classmethod
     def of(cls, batches: Iterable[SampleBatch], tables: int = 1) -> AccessTable:
-        """Counts a stream of samples of so many tables. Raises InvalidArgument when it is empty."""
+        """Counts the lookups of a stream of samples of `tables` tables. Raises InvalidArgument if it is empty."""
         ids, counts, samples = np.empty(0, np.uint64), np.empty(0, np.int64), 0
         for batch in batches:
             samples += len(batch)
@@ -47,25 +47,25 @@ class AccessTable:
 
     @property
     def popularity(self) -> NDArray[np.float64]:
-        """P(e): how likely a sample has each row, float64 [E], descending."""
+        """P(e): the probability that a sample has row e, float64 [E], descending."""
         popularity: NDArray[np.float64] = np.minimum(self.counts / self.samples, 1.0)
         return popularity
 
     @property
     def lookups_per_sample(self) -> float:
-        """Rows that a sample looks up."""
+        """The mean number of rows that a sample looks up."""
         return float(self.counts.sum()) / self.samples
 
     def sizes(self, tables: Sequence[TableSpec]) -> NDArray[np.float64]:
-        """Returns the room that each row takes in a cache, in rows of the first table: float64 [E]."""
+        """Returns the room of each row in a cache, in rows of the first table, float64 [E]."""
         moved = np.array([table.row_transfer_bytes for table in tables], np.float64)
         sizes: NDArray[np.float64] = (moved / moved[0])[self.tables]
         return sizes
 
     def room(self, tables: Sequence[TableSpec]) -> int:
-        """Returns how many rows of the first table take as much room as all rows do."""
+        """Returns the room of all rows together, in rows of the first table, rounded up."""
         return math.ceil(float(self.sizes(tables).sum()))
 
     def rows_for(self, share: float) -> int:
-        """Returns how many of the most popular rows make up a share, 0..1, of all lookups."""
+        """Returns the number of most popular rows that make up a share, 0..1, of all lookups."""
         return int(np.searchsorted(np.cumsum(self.counts), share * self.counts.sum())) + 1

@@ -1,23 +1,25 @@
-"""What n workers move per iteration, with copies that go stale: SCARS' eq. 6 corrected for n > 1.
+"""Expected transfers of n workers per iteration, with copies that become stale: SCARS' eq. 6, corrected for n > 1.
 
-Equation 6 takes a cached row for one that never moves again. That holds for one worker. With several, a copy is the
-latest only while nobody else trains the row. Let p be how likely one worker trains a row in an iteration (eq. 1 with
-its m samples), the workers' samples being drawn independently; q = 1 - (1-p)^n how likely any does, and
-u = p (1-p)^(n-1) how likely a given one does so alone. A worker that trains the row has the latest value if it trained
-it alone the last time, s = u / q, and the copy has stayed since:
+Equation 6 assumes that a cached row never moves again, which holds for one worker. With several workers, a copy is the
+latest only until another worker trains the row. Let the workers draw their samples independently, and let p be the
+probability that a given worker trains a row in an iteration (eq. 1 with its m samples), q = 1 - (1-p)^n the probability
+that any worker does, and u = p (1-p)^(n-1) the probability that a given worker does so alone. A worker that trains the
+row has the latest value if it trained the row alone the last time, with probability s = u / q, and its copy is still
+cached:
 
     pulls = sum of p (1 - s r)
 
-r is how likely the row is trained again before its copy leaves a cache of C rows. A copy that is of use (the latest, or
-a partial gradient to push) stays for t iterations after its last training, where t is what fills the cache (Che's
-approximation; Emark lets outdated copies leave first):
+r is the probability that the row is trained again before its copy leaves a cache of C rows. A useful copy (the latest,
+or
+a partial gradient to push) stays for t iterations after its last training, where t follows from the size of the cache
+(Che's approximation; Emark lets outdated copies leave first):
 
     C = sum of (1 - (1-q)^t) p / q,    r = 1 - (1-q)^t
 
-Where rows are of different sizes, each counts in the sum by the room that it takes.
+If rows have different sizes, the sum weights each row by its size.
 
-A row that was trained alone is pushed unless the same worker trains it next, alone again; a row that several trained
-is pushed by each of them, as a partial gradient. With n = 1, s = 1 and nothing goes stale.
+A row that one worker trained alone is pushed unless the same worker trains it next, alone again. A row that several
+workers trained is pushed by each of these workers, as a partial gradient. With n = 1, s = 1 and no copy becomes stale.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Bytes: TypeAlias = int | NDArray[np.float64]  # of every row, or by row
+Bytes: TypeAlias = int | NDArray[np.float64]  # the same for every row, or by row
 
 _STEPS = 60  # of the bisection for t
 _LONGEST = 1e12  # iterations
@@ -36,13 +38,13 @@ _LONGEST = 1e12  # iterations
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTraffic:
-    """What one worker is expected to train and move in an iteration, by row.
+    """The expected trainings and transfers of one worker in an iteration, by row.
 
     Attributes:
         trained: float64 [E], p.
-        pulls: float64 [E].
-        row_pushes: float64 [E], whole rows.
-        gradient_pushes: float64 [E], partial gradients.
+        pulls: float64 [E], pulls of the row.
+        row_pushes: float64 [E], pushes of the whole row.
+        gradient_pushes: float64 [E], pushes of a partial gradient.
     """
 
     trained: NDArray[np.float64]
@@ -51,7 +53,12 @@ class ExpectedTraffic:
     gradient_pushes: NDArray[np.float64]
 
     def bytes_by_row(self, row_bytes: Bytes, gradient_bytes: Bytes) -> NDArray[np.float64]:
-        """Returns what each row moves, float64 [E], where a row and a partial gradient take that many bytes, or [E]."""
+        """Returns the expected bytes moved for each row, float64 [E].
+
+        Args:
+            row_bytes: bytes of a row, one number or float64 [E].
+            gradient_bytes: bytes of a partial gradient, one number or float64 [E].
+        """
         moved: NDArray[np.float64] = row_bytes * (self.pulls + self.row_pushes) + gradient_bytes * self.gradient_pushes
         return moved
 
@@ -63,21 +70,21 @@ def expected_traffic(
     cached: float,
     sizes: NDArray[np.float64] | None = None,
 ) -> ExpectedTraffic:
-    """What each of n workers moves under random dispatch and on-demand synchronisation.
+    """Returns the expected transfers of each of n workers under random dispatch and on-demand synchronisation.
 
     Args:
         popularity: P(e), float64 [E], 0..1.
-        samples: m, of one worker and iteration.
+        samples: m, samples of one worker in an iteration.
         workers: n.
         cached: C, the room of its cache, in rows.
-        sizes: the room that each row takes, float64 [E], where these differ; None: 1.
+        sizes: the room of each row in a cache, float64 [E]; None if all rows take 1.
     """
-    with np.errstate(divide="ignore"):  # a row that every sample has: log 0 is -inf, and exp of it 0
+    with np.errstate(divide="ignore"):  # for a row of every sample log 0 is -inf, and its exp is 0 as it should be
         absent = samples * np.log1p(-popularity)  # the logarithm of 1 - p
     trained = -np.expm1(absent)
     by_any = -np.expm1(workers * absent)
     alone = trained * (1 - trained) ** (workers - 1)
-    share = np.divide(trained, by_any, out=np.zeros_like(trained), where=by_any > 0)  # who trains it, trains it here
+    share = np.divide(trained, by_any, out=np.zeros_like(trained), where=by_any > 0)  # p / q
     again = _trained_again(share, workers * absent, cached, np.ones_like(share) if sizes is None else sizes)
     latest = np.divide(alone, by_any, out=np.zeros_like(alone), where=by_any > 0) * again
     return ExpectedTraffic(trained, trained * (1 - latest), alone * (1 - latest), trained - alone)
@@ -86,7 +93,14 @@ def expected_traffic(
 def _trained_again(
     share: NDArray[np.float64], absent: NDArray[np.float64], cached: float, sizes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Returns r by row. `absent` is the logarithm of how likely nobody trains the row in an iteration."""
+    """Returns r by row, by bisection over the logarithm of t.
+
+    Args:
+        share: float64 [E], p / q.
+        absent: float64 [E], the logarithm of the probability 1 - q that no worker trains the row in an iteration.
+        cached: C.
+        sizes: float64 [E], the room of each row.
+    """
 
     def within(iterations: float) -> NDArray[np.float64]:
         reached: NDArray[np.float64] = -np.expm1(iterations * absent)

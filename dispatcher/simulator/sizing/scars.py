@@ -11,11 +11,11 @@ from esd.services.domain.errors import InvalidArgument
 
 
 def expected_distinct(probabilities: NDArray[np.float64], batch: float) -> float:
-    """Expected distinct rows among `batch` samples (eq. 2).
+    """Returns the expected number of distinct rows among `batch` samples (eq. 2).
 
     Args:
-        probabilities: float64 [E], how likely a sample has each row, 0..1; independent from sample to sample.
-        batch: samples, not negative.
+        probabilities: float64 [E], the probability that a sample has each row, 0..1; independent across samples.
+        batch: number of samples, not negative.
     """
     with np.errstate(divide="ignore"):  # a row of probability 1: log 0 is -inf, and exp of it 0
         return float(-np.expm1(batch * np.log1p(-probabilities)).sum())
@@ -23,12 +23,12 @@ def expected_distinct(probabilities: NDArray[np.float64], batch: float) -> float
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Memory of a device, in parameters.
+    """The memory of a device, in parameters.
 
     Attributes:
-        memory: M, how many fit in all.
-        per_sample: a, how many training takes per sample of the batch.
-        per_row: d, how many one row has.
+        memory: M, the parameters that fit the device.
+        per_sample: a, the parameters that training needs per sample of the batch.
+        per_row: d, the parameters of one row.
     """
 
     memory: float
@@ -36,20 +36,20 @@ class Device:
     per_row: float
 
     def batch(self, cached: int) -> float:
-        """Returns how many samples fit beside `cached` rows (eq. 7); may be negative."""
+        """Returns the number of samples that fit in addition to `cached` rows (eq. 7); it may be negative."""
         return (self.memory - cached * self.per_row) / self.per_sample
 
 
 def epoch_communication(
     probabilities: NDArray[np.float64], device: Device, cached: int, samples: int, *, lookups: int = 1
 ) -> float:
-    """Parameters that an epoch moves when the `cached` most popular rows are cached (eq. 6 and 7).
+    """Returns the parameters that an epoch moves if the `cached` most popular rows are cached (eq. 6 and 7).
 
     Args:
         probabilities: float64 [E], descending.
-        device: decides the batch size.
-        cached: |C|, how many rows are cached.
-        samples: Q, how many samples an epoch has.
+        device: the device, whose memory limits the batch size.
+        cached: |C|, the number of cached rows.
+        samples: Q, the number of samples of an epoch.
         lookups: indices per sample; the paper writes its equations for one feature.
 
     Returns:
@@ -62,13 +62,13 @@ def epoch_communication(
 
 
 def best_cache(probabilities: NDArray[np.float64], device: Device, samples: int, *, lookups: int = 1) -> int:
-    """|C| of least communication by binary search on whether one more row pays (eq. 8-13); O(log E) evaluations.
+    """Returns the |C| of least communication, by binary search for the last row that pays (eq. 8-13).
 
-    Where caching one more row helps up to some size and hurts beyond it, as for decreasing probabilities, this is
-    the optimum.
+    It takes O(log E) evaluations. The result is the optimum if one more cached row helps up to some size and hurts
+    beyond it, as for decreasing probabilities.
 
     Raises:
-        InvalidArgument: not even one sample fits the device.
+        InvalidArgument: the device has no memory for a single sample.
     """
     if device.batch(0) < 1:
         raise InvalidArgument(f"a sample takes {device.per_sample:g} parameters, the device has {device.memory:g}")

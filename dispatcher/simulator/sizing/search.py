@@ -1,8 +1,8 @@
-"""Finds the batch and the cache that train fastest in a given memory: equations begin, simulations decide.
+"""The search for the fastest sizes of batch and cache in a given memory: equations propose, simulations decide.
 
-More samples per iteration share more rows, and leave less memory for cached ones (SCARS eq. 7). Between the two lies an
+More samples per iteration share more rows, and leave less memory for cached rows (SCARS eq. 7). Between the two lies an
 optimum, which eq. 8 to 13 find for one worker and random samples. Dispatch, stale copies and streams in order of time
-move it, so the search simulates neighbours until none is better.
+shift it, so the search starts at the equations' optimum and simulates neighbours until none is better.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 
 from esd.services.domain.errors import ResourceExhausted
 
-_SLOWER, _COSTLIER = 1.02, 1.05  # what a smaller cache may take and move, relative to the largest one
-_STEP = 1.25  # by which sizes of a cache differ that are told apart
+_SLOWER, _COSTLIER = 1.02, 1.05  # largest time and cost with a smaller cache, relative to the largest cache
+_STEP = 1.25  # ratio of two cache sizes at which the bisection stops
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a simulated run took after its warm-up.
+    """The figures of a simulated run, after its warm-up.
 
     Attributes:
         batch: m, samples per worker and iteration.
-        cache_rows: C, of each worker.
-        seconds: of a sample: the slowest worker's transfers and computation, and the sum of the dense gradients.
-        cost_seconds: of a sample: the time of all its transfers on their links (ESD eq. 4).
-        bytes: that a sample moves.
-        hit_ratio: lookups that found the latest value in the worker's cache.
+        cache_rows: C, rows of each worker's cache.
+        seconds: time per sample: the slowest worker's transfers and computation, and the sum of the dense gradients.
+        cost_seconds: cost per sample: the time of all its transfers on their links (ESD eq. 4).
+        bytes: bytes moved per sample.
+        hit_ratio: share of lookups that found the latest value in the worker's cache.
     """
 
     batch: int
@@ -38,16 +38,16 @@ class Trial:
 
 
 class SizeSearch:
-    """Searches once; keeps every trial, so that nothing is simulated twice.
+    """A search that keeps every trial, so that no sizes are simulated twice.
 
     Args:
-        room: how many rows fit beside m samples; no more than the stream has.
-        predicted: the seconds of a sample by the equations, of m samples and C rows.
-        simulate: makes a trial of m samples and C rows. Raises ResourceExhausted when the rows of an iteration do not
+        room: returns the number of rows that fit in addition to m samples, at most the rows of the stream.
+        predicted: returns the seconds per sample by the equations, for m samples and C rows.
+        simulate: makes a trial of m samples and C rows. It raises ResourceExhausted if the rows of an iteration do not
             fit the cache.
 
     Attributes:
-        trials: by m and C, in the order in which they were made.
+        trials: the trials by m and C, in their order; None for a cache that is too small.
     """
 
     def __init__(
@@ -62,10 +62,13 @@ class SizeSearch:
         self.trials: dict[tuple[int, int], Trial | None] = {}
 
     def run(self, batches: Sequence[int]) -> Trial:
-        """Returns the best of the batches, ascending, with the fewest cached rows that are as good as all that fit.
+        """Returns the best trial, with the smallest cache that is hardly worse than the largest one.
+
+        Args:
+            batches: the values of m to choose from, ascending.
 
         Raises:
-            ResourceExhausted: no batch fits with the rows that it trains.
+            ResourceExhausted: no batch fits the memory together with the rows that it trains.
         """
         fitting = [batch for batch in batches if self._room(batch) > 0]
         at = min(range(len(fitting)), key=lambda i: self._predicted(fitting[i], self._room(fitting[i])), default=-1)
@@ -75,8 +78,8 @@ class SizeSearch:
             best = self._largest(fitting[at])
         if best is None:
             raise ResourceExhausted(
-                f"not even {batches[0]} samples per worker fit with the rows that they train: give workers more memory"
-                " (--memory), or a smaller --batch"
+                f"{batches[0]} samples per worker do not fit the memory together with the rows that they train: give "
+                "workers more memory (--memory), or a smaller --batch"
             )
         for step in (-1, 1):
             while 0 <= at + step < len(fitting):
@@ -90,7 +93,7 @@ class SizeSearch:
         return self.trial(batch, self._room(batch))
 
     def _smallest(self, best: Trial) -> Trial:
-        """Returns the trial with the fewest rows that takes hardly longer, by bisection."""
+        """Returns the trial with the fewest rows that is hardly worse than `best`, by bisection."""
         low, enough = 1.0, best
         while enough.cache_rows > _STEP * low:
             middle = max(int(low) + 1, round((low * enough.cache_rows) ** 0.5))
@@ -102,7 +105,7 @@ class SizeSearch:
         return enough
 
     def trial(self, batch: int, cache_rows: int) -> Trial | None:
-        """Simulates, or recalls; None where a cache of that size cannot train the batch."""
+        """Returns a trial, simulated at the first request; None if a cache of that size cannot train the batch."""
         key = batch, cache_rows
         if key not in self.trials:
             try:
@@ -113,5 +116,9 @@ class SizeSearch:
 
 
 def _as_good(smaller: Trial, largest: Trial) -> bool:
-    """Both count: computation may hide what a smaller cache moves, until links are shared with others."""
+    """Returns whether time and cost are hardly worse with the smaller cache.
+
+    Time alone is not enough: computation may hide the transfers of a smaller cache, until the links carry other
+        traffic.
+    """
     return smaller.seconds <= _SLOWER * largest.seconds and smaller.cost_seconds <= _COSTLIER * largest.cost_seconds

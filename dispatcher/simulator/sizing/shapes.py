@@ -1,4 +1,4 @@
-"""Which of SCARS' distributions a stream's rows follow: Zipf, exponential or half-normal (§II, end)."""
+"""The fit of SCARS' distributions to a stream's rows: Zipf, exponential and half-normal (§II, end)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_STEPS = 60  # of the golden section, each 0.62 times as wide: to 12 digits of the logarithm
+_STEPS = 60  # of the golden section: each shrinks the interval to 0.62 of its width, to 12 digits of the logarithm
 _GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -18,7 +18,7 @@ class Shape:
 
     Attributes:
         name: `zipf`, `exponential` or `half-normal`.
-        parameter: the exponent of Zipf, the scale in rows of the others.
+        parameter: the exponent of Zipf, or the scale of the other distributions in rows.
         distance: the largest difference of the cumulative shares, 0..1 (Kolmogorov-Smirnov).
     """
 
@@ -28,13 +28,13 @@ class Shape:
 
 
 def fit_shapes(counts: NDArray[np.int64]) -> tuple[Shape, ...]:
-    """Fits the three distributions by maximum likelihood, the closest one first.
+    """Fits the three distributions by maximum likelihood, and returns the closest first.
 
     Args:
         counts: int64 [E], lookups by row, descending, not all 0.
     """
     ranks = np.arange(1, len(counts) + 1, dtype=np.float64)
-    # By name: the logarithm of a rank's weight, and where to look for the parameter.
+    # By name: the logarithm of the ranks' weights for a parameter, and the range of the parameter.
     families: dict[str, tuple[Callable[[float], NDArray[np.float64]], tuple[float, float]]] = {
         "zipf": (lambda exponent: -exponent * np.log(ranks), (0.01, 20.0)),
         "exponential": (lambda scale: -ranks / scale, (0.1, 100.0 * len(counts))),

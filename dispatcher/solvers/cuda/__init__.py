@@ -1,7 +1,7 @@
 """The assignment solvers on a CUDA device.
 
-The kernel's sources are in native/cuda and travel in esd.native.cuda as text. NVRTC compiles them at run time, through
-cuda-core (`pip install esd-train[cuda]`). Importing this package needs neither a device nor cuda-core.
+The kernel's sources are in native/cuda, and esd.native.cuda contains them as text. NVRTC compiles them at run time,
+through cuda-core (`pip install esd-train[cuda]`). Importing this package needs neither a device nor cuda-core.
 """
 
 from esd.dispatcher.solvers.cuda.solver import CudaSolver, to_host

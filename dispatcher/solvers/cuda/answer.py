@@ -1,4 +1,4 @@
-"""What the kernel writes into memory, and the solution that it means."""
+"""The output of the kernel in memory, and its conversion to a solution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Answer:
     """The arrays that one solve fills.
 
     Attributes:
-        report: int64 [REPORT_WORDS + n]; esd.native.cuda.REPORT_WORDS says what is in it.
+        report: int64 [REPORT_WORDS + n]; esd.native.cuda.REPORT_WORDS documents its words.
         assignment: int32 [k], the worker of each sample.
         chosen_costs: [k], the costs of the assignment, in the dtype of the costs.
     """
@@ -30,34 +30,37 @@ class Answer:
 
     @classmethod
     def empty(cls, samples: int, workers: int, dtype: np.dtype[Any]) -> Answer:
-        """Arrays of zeros for k samples, n workers and costs of the given dtype."""
+        """Returns arrays of zeros for k samples, n workers and costs of the given dtype."""
         return cls(
             np.zeros(native.REPORT_WORDS + workers, np.int64), np.zeros(samples, np.int32), np.zeros(samples, dtype)
         )
 
     @property
     def bad_entry(self) -> int | None:
-        """Index of the first cost that is negative, infinite or NaN. Where there is one, there is no solution."""
+        """The index of the first cost that is negative, infinite or NaN; None if all costs are valid.
+
+        With an invalid cost the other arrays hold no solution.
+        """
         entry = int(self.report[_BAD_ENTRY])
         return None if entry < 0 else entry
 
     @property
     def passes(self) -> int:
-        """How often the dual ascent passed over the matrix."""
+        """The number of passes of the dual ascent over the matrix."""
         return int(self.report[_PASSES])
 
     @property
     def phases(self) -> int:
-        """How many phases the Hungarian algorithm took; after each of them more samples are assigned."""
+        """The number of phases of the Hungarian algorithm; each phase assigns further samples."""
         return int(self.report[_PHASES])
 
     @property
     def adjustments(self) -> int:
-        """How often the Hungarian algorithm adjusted its matrix."""
+        """The number of times that the Hungarian algorithm adjusted its matrix."""
         return int(self.report[_ADJUSTMENTS])
 
     def solution(self) -> Solution:
-        """Returns the solution in the units of the costs, as the CPU solvers give it."""
+        """Returns the solution in the units of the costs, like the CPU solvers."""
         solver = "hungarian-cuda" if self.phases > 0 or self.passes == 0 else "dual-cuda"
         exponent = int(self.report[_EXPONENT])
         prices: Prices = self.report[native.REPORT_WORDS :].copy()

@@ -1,4 +1,4 @@
-"""One CUDA device as a solver sees it: its stream, its memory and its compiled kernels."""
+"""A CUDA device for solvers: its stream, its memory and its compiled kernels."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from esd.dispatcher.solvers.cuda.kernel import Algorithm, Variant, compile_kerne
 from esd.native import cuda as native
 from esd.services.domain.errors import InvalidArgument, Unavailable
 
-# More samples than one block reads quickly are solved by a cooperative grid, which has a block per _GRID_SAMPLES.
+# A single block reads this number of samples fast enough. A cooperative grid, with a block per _GRID_SAMPLES, solves
+# more.
 BLOCK_SAMPLES = 8192
 _GRID_SAMPLES = 4096
-_ALIGNMENT = 256  # of arrays in device memory, in bytes
+_ALIGNMENT = 256  # alignment of arrays in device memory, in bytes
 
 
 @cache
 def open_device() -> CudaDevice:
-    """Returns the current device, opened once for all solvers. Raises Unavailable, which says what is missing."""
+    """Returns the current device, opened once for all solvers. Raises Unavailable with the reason if there is none."""
     try:
         from cuda.core import Device  # noqa: PLC0415 - optional
 
@@ -37,8 +38,8 @@ def open_device() -> CudaDevice:
 class CudaDevice:
     """Runs solves on the device, one at a time, from any thread.
 
-    They run on a stream of their own with the lowest priority, so that training on the same device goes first. Buffers
-    and compiled kernels are kept from one solve to the next.
+    Solves run on a stream of their own with the lowest priority, so that training on the same device takes precedence.
+    Buffers and compiled kernels are kept from one solve to the next.
     """
 
     def __init__(self, device: Any) -> None:
@@ -56,12 +57,12 @@ class CudaDevice:
 
     @property
     def name(self) -> str:
-        """The name that the driver gives the device."""
+        """The device's name, from the driver."""
         return str(self._device.name)
 
     @property
     def multiprocessors(self) -> int:
-        """How many multiprocessors the device has. A solve by one block takes one of them."""
+        """The number of multiprocessors of the device. A solve by one block occupies a single multiprocessor."""
         return int(self._device.properties.multiprocessor_count)
 
     def upload(self, costs: NDArray[Any]) -> Any:
@@ -78,7 +79,7 @@ class CudaDevice:
     def view(self, costs: Any) -> Any:
         """Returns a view of costs that are on this device, without a copy.
 
-        The device's stream waits for the one on which the costs are made.
+        The device's stream waits for the stream that computes the costs.
 
         Raises:
             InvalidArgument: the costs are not a C-contiguous matrix, or they are on another device.
@@ -100,7 +101,11 @@ class CudaDevice:
         return view
 
     def download(self, costs: Any) -> NDArray[Any]:
-        """Copies costs that are on this device to host memory. Raises what `view` raises."""
+        """Copies costs on this device to host memory.
+
+        Raises:
+            InvalidArgument: the costs are not a C-contiguous matrix, or they are on another device.
+        """
         with self._lock:
             self._use()
             view = self.view(costs)
@@ -119,13 +124,13 @@ class CudaDevice:
         """Solves in one launch of the kernel. The host waits once, for the answer.
 
         Args:
-            costs: [k, n], a numpy array or what `view` takes. All but the values must have been checked.
+            costs: [k, n], a numpy array or costs for `view`. The caller has checked all but the values.
             capacities: int32 [n], sum k.
-            start: float64 [n], the prices to start from, or None.
+            start: float64 [n], the prices at the start of the search, or None.
             algorithm: the dual ascent or the Hungarian algorithm.
 
         Returns:
-            The answer, and the milliseconds that the kernel ran.
+            The answer, and the running time of the kernel in milliseconds.
         """
         from cuda.core import EventOptions, LaunchConfig, launch  # noqa: PLC0415 - optional
 
@@ -172,13 +177,13 @@ class CudaDevice:
             return answer, float(ended - started)
 
     def _use(self) -> None:
-        """Makes this device the current one of the calling thread."""
+        """Makes this device current in the calling thread."""
         from cuda.core import Device  # noqa: PLC0415 - optional
 
         Device(self._device.device_id).set_current()
 
     def _costs(self, costs: Any) -> tuple[int, tuple[int, int], np.dtype[Any]]:
-        """Address on the device, shape and dtype of the costs, which are uploaded if they are a numpy array."""
+        """Returns the costs' address on the device, shape and dtype. A numpy array is uploaded first."""
         if not isinstance(costs, np.ndarray):
             view = self.view(costs)
             return int(view.ptr), tuple(view.shape), np.dtype(view.dtype)
@@ -187,16 +192,16 @@ class CudaDevice:
         return int(buffer.handle), costs.shape, costs.dtype
 
     def _kernel(self, variant: Variant) -> Any:
-        """Returns the compiled kernel, from this device's own if it has been used before."""
+        """Returns the compiled kernel, from memory after the first use."""
         if variant not in self._kernels:
             code = compile_kernel(variant, f"sm_{self._device.arch}", self._cache)
             self._kernels[variant] = code.get_kernel("solve")
         return self._kernels[variant]
 
     def _grown(self, name: str, size: int) -> Any:
-        """Returns the buffer of this name, at least `size` bytes large, which is kept for the next solve.
+        """Returns the buffer of this name, with at least `size` bytes, and keeps it for the next solve.
 
-        It lies in pinned host memory if its name ends in "-host", on the device otherwise.
+        A buffer with a name that ends in "-host" lies in pinned host memory, any other on the device.
         """
         buffer = self._buffers.get(name)
         if buffer is None or buffer.size < size:
@@ -209,7 +214,7 @@ class CudaDevice:
         return buffer
 
     def _send(self, data: NDArray[np.uint8], target: Any, staging: str) -> None:
-        """Queues a copy to the device by way of a staging buffer, which is in use until the copy is over."""
+        """Queues a copy to the device through a staging buffer, which must not change until the copy is complete."""
         host = self._grown(staging, len(data))
         _bytes(host, len(data))[:] = data
         self._copy(host, target, len(data))
@@ -222,7 +227,7 @@ class CudaDevice:
         return _bytes(host, size)
 
     def _copy(self, source: Any, target: Any, size: int) -> None:
-        """Queues a copy of the first `size` bytes of a buffer to another one."""
+        """Queues a copy of the first `size` bytes of a buffer to another buffer."""
         start = _part(source, int(source.handle), size)
         start.copy_to(_part(target, int(target.handle), size), stream=self._stream)
 

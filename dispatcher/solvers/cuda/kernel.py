@@ -18,18 +18,18 @@ Algorithm = Literal["dual", "hungarian"]
 
 _COSTS = {np.dtype(np.int32): "std::int32_t", np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 _ALGORITHMS = {"dual": "kDual", "hungarian": "kHungarian"}
-_NARROW_WORKERS = 32  # of esd::NarrowWorkerSet, which makes the steps quicker where it is wide enough
+_NARROW_WORKERS = 32  # largest number of workers for esd::NarrowWorkerSet, with which steps are faster
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What distinguishes one compilation of the kernel from another.
+    """The parameters of one compilation of the kernel.
 
     Attributes:
         cost: C++ type of the costs.
         worker_set: C++ type of a set of workers.
         algorithm: "dual" or "hungarian".
-        grid: whether a cooperative grid runs it rather than one block.
+        grid: whether a cooperative grid runs the kernel instead of one block.
     """
 
     cost: str
@@ -45,7 +45,7 @@ class Variant:
 
 
 def source() -> str:
-    """Joins the kernel and all that it includes in one text, since the run-time compiler has no files to look into."""
+    """Returns the kernel with all its includes expanded, since the run-time compiler has no include files."""
     files = native.sources()
     seen: set[str] = set()
 
@@ -60,12 +60,12 @@ def source() -> str:
 
 
 def compile_kernel(variant: Variant, arch: str, cache: Any = None) -> Any:
-    """Returns the machine code of a variant, a cuda.core.ObjectCode whose kernel is called `solve`.
+    """Returns the machine code of a variant, a cuda.core.ObjectCode with a kernel called `solve`.
 
     Args:
-        variant: what to compile.
-        arch: the device's architecture, as in "sm_90".
-        cache: a cuda.core.utils.ProgramCacheResource in which the code is looked up and kept, or None.
+        variant: the parameters of the compilation.
+        arch: the device's architecture, such as "sm_90".
+        cache: a cuda.core.utils.ProgramCacheResource for the code, or None.
     """
     from cuda.core import Program, ProgramOptions  # noqa: PLC0415 - optional
 
@@ -75,6 +75,6 @@ def compile_kernel(variant: Variant, arch: str, cache: Any = None) -> Any:
         ("ESD_ALGORITHM", _ALGORITHMS[variant.algorithm]),
         ("ESD_GRID", str(int(variant.grid))),
     ]
-    # No fused multiply-add: fixed point must be rounded as on the CPU.
+    # Without fused multiply-add, because fixed-point numbers must be rounded as on the CPU.
     options = ProgramOptions(std="c++17", arch=arch, fma=False, define_macro=macros)
     return Program(source(), "c++", options).compile("cubin", cache=cache)

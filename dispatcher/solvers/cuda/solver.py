@@ -1,4 +1,4 @@
-"""The CUDA solvers behind the protocol of all solvers."""
+"""The CUDA solvers, as implementations of the Solver protocol."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from esd.services.domain.hybrid import Costs
 _log = logging.getLogger(__name__)
 
 _KERNEL_COSTS = (np.int32, np.float32, np.float64)
-_MAX_ENTRIES = 2**30  # of a matrix, whose entries the kernel indexes by int32
+_MAX_ENTRIES = 2**30  # entries of a matrix, which the kernel indexes by int32
 
 
 class CudaSolver:
     """Solves in one launch on a CUDA device, by one block up to 8192 samples and by a cooperative grid beyond.
 
     `hungarian-cuda` is the Hungarian algorithm of the paper (Chinese edition §3.4) without its k x k matrix.
-    `dual-cuda` is dual steepest ascent, which goes over to the Hungarian algorithm where it would take too many steps.
-    Where there is no device, one line is logged and the CPU solves.
+    `dual-cuda` is dual steepest ascent, which switches to the Hungarian algorithm when it would need too many steps.
+    Without a device the CPU solves, after one line in the log.
     """
 
     def __init__(self, algorithm: Algorithm) -> None:
@@ -40,7 +40,7 @@ class CudaSolver:
         return f"{self._algorithm}-cuda"
 
     def solve(self, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None) -> Solution:
-        """See Solver.solve. The Hungarian algorithm makes no use of `prices`."""
+        """See Solver.solve. The Hungarian algorithm ignores `prices`."""
         device = _device()
         if device is None and isinstance(costs, np.ndarray):
             return self._fallback.solve(costs, capacities, prices)
@@ -49,10 +49,10 @@ class CudaSolver:
     def solve_on(
         self, device: CudaDevice, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None
     ) -> tuple[Solution, float]:
-        """Solves on the given device, as Solver.solve does.
+        """Solves on the given device, like Solver.solve.
 
         Returns:
-            The solution, and the milliseconds that the kernel ran.
+            The solution, and the running time of the kernel in milliseconds.
         """
         checked = costs if isinstance(costs, np.ndarray) else device.view(costs)
         check(checked.shape, checked.dtype, capacities, prices)
@@ -71,7 +71,7 @@ class CudaSolver:
 def check(
     shape: tuple[int, ...], dtype: np.dtype[np.generic], capacities: NDArray[np.int32], prices: Prices | None
 ) -> None:
-    """Checks what the kernel cannot: everything but the values of the costs. Raises InvalidArgument."""
+    """Checks all arguments except the values of the costs, which the kernel checks. Raises InvalidArgument."""
     if len(shape) != 2:
         raise InvalidArgument(f"costs have shape {tuple(shape)}, they must be a matrix [k, n]")
     if dtype not in _KERNEL_COSTS:
@@ -88,7 +88,7 @@ def check(
 
 
 def to_host(costs: AnyCosts) -> Costs:
-    """Returns the costs in host memory: a copy if they are on a device, otherwise themselves."""
+    """Returns the costs in host memory: a copy of costs on a device, and a numpy array unchanged."""
     if isinstance(costs, np.ndarray):
         return costs
     return open_device().download(costs)

@@ -84,7 +84,7 @@ async def test_a_replay_makes_the_same_plans_and_operations(recorded: tuple[Path
 async def test_a_replay_notices_what_is_different(recorded: tuple[Path, list[Worker]]) -> None:
     log, _ = recorded
     other = [*BATCHES[:20], samples(8, seed=99), *BATCHES[21:]]
-    with pytest.raises(FailedPrecondition, match="plans of iteration 20 are not those of the decision log"):
+    with pytest.raises(FailedPrecondition, match="plans of iteration 20 differ from the decision log"):
         replay(log, other)
     with pytest.raises(InvalidArgument, match="ends before iteration 39"):
         replay(log, BATCHES[:39])

@@ -86,8 +86,8 @@ def test_a_log_that_can_be_written_no_more_says_so_once(tmp_path):
         (b'{"kind": "job", "job": {}}\n{"kind": "tea"}\n', "line 2: this is no record"),
         (b'{"kind": "job", "job": {}}\n[1]\n', "line 2: this is no record"),
         (b'{"kind": "job", "job": {}}\n{"kind": "end", "at": 3}\n', "line 2: this is no record"),
-        (b'{"kind": "end", "iteration": 3}\n', "line 1: the job has to be the first"),
-        (b'{"kind": "job", "job": {}}\n' * 2, "line 2: the job has to be the first"),
+        (b'{"kind": "end", "iteration": 3}\n', "line 1: the job must be the first"),
+        (b'{"kind": "job", "job": {}}\n' * 2, "line 2: the job must be the first"),
     ],
 )
 def test_what_is_no_decision_log_is_refused_with_its_line(tmp_path, content, message):

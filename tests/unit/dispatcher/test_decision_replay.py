@@ -94,7 +94,7 @@ def test_a_checkpoint_that_the_log_does_not_have_is_named(job, stream):
 
 
 def test_a_run_that_went_on_from_another_one_is_refused(job):
-    with pytest.raises(InvalidArgument, match=r"from iteration 5 of another one \(--continue-from\)"):
+    with pytest.raises(InvalidArgument, match=r"from iteration 5 of another run \(--continue-from\)"):
         replay_decisions(list, replace(job, first_iteration=5), lambda: iter([]), digest_of)
 
 

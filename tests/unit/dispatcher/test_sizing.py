@@ -125,7 +125,7 @@ def test_batches_whose_rows_do_not_fit_are_left_out():
     search = SizeSearch(lambda batch: 700 - batch, lambda batch, _: -batch, landscape)
     assert search.run([16, 32, 64, 128, 256, 1024]).batch == 32
     for room in (lambda batch: 159, lambda batch: -batch):  # of rows that an iteration needs, or of any
-        with pytest.raises(ResourceExhausted, match="not even 16 samples per worker fit"):
+        with pytest.raises(ResourceExhausted, match="16 samples per worker do not fit the memory"):
             SizeSearch(room, lambda batch, _: -batch, Landscape()).run([16, 32])
 
 
