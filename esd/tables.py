@@ -1,4 +1,4 @@
-"""`esd.read`: samples of one's own tables, for `DispatcherClient.submit`."""
+"""`esd.read`: samples from a user's own tables, for `DispatcherClient.submit`."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ def read(
         for batch in esd.read("events/day=*/*.parquet", schema):
             ...
 
-    `split(last="1d")` of what it returns is two streams: all but the last day, and that day, by the schema's `time`.
+    The method `split(last="1d")` of the result returns two streams, cut by the schema's `time`: the last day, and all
+    samples before it.
 
     Args:
         source: a file, a folder or a pattern (Parquet, Arrow, CSV); or a frame of pandas, polars or pyarrow.
-        schema: which columns are what, or the TOML file that says so (`--schema`).
-        batch_size: samples of a batch, at most.
-        skip_bad: rows that are no samples and are left out before one is an error.
-        labelled: False for samples to score (`TrainedModel.scores`): columns of labels, weight, group and time need not
-            be there, and the labels are NaN.
+        schema: the roles of the columns, or the path of a TOML file with them (`--schema`).
+        batch_size: largest number of samples of a batch.
+        skip_bad: number of malformed rows to skip before a malformed row is an error.
+        labelled: False for samples to score (`TrainedModel.scores`): columns of labels, weight, group and time may be
+            missing, and the labels are NaN.
 
     Raises:
-        NotFound: there is no such file, or pyarrow is not installed.
-        InvalidArgument: a file or the frame does not fit the schema; `batch_size` or `skip_bad` is too small.
+        NotFound: the file does not exist, or pyarrow is not installed.
+        InvalidArgument: a file or the frame does not fit the schema, or `batch_size` or `skip_bad` is too small.
     """
     reader = table_reader()
     if not isinstance(schema, Schema | str | Path):
         raise InvalidArgument(f"the schema is a {type(schema).__name__}, it must be an esd.Schema or a file's path")
     described = schema if isinstance(schema, Schema) else read_schema(Path(schema))
     if isinstance(source, list | tuple) and source and all(isinstance(each, str | Path) for each in source):
-        raise InvalidArgument("several files are one text with commas between them, 'a.csv,b.csv', or a pattern")
+        raise InvalidArgument("several files must be one text with commas, 'a.csv,b.csv', or a pattern, not a list")
     opened: TableDataset | FrameDataset
     if isinstance(source, str | Path):
         opened = reader.TableDataset(str(source), described, batch_size, skip_bad, labelled=labelled)

@@ -1,6 +1,7 @@
 """Arrays as bytes: little-endian, densely packed, row-major.
 
-Read a protobuf `bytes` field once: every access copies it. Decoded arrays are read-only views of the bytes.
+A caller must read a protobuf `bytes` field once, because every access copies it. Decoded arrays are read-only views of
+the bytes.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ from esd.services.domain.errors import InvalidArgument
 
 
 def encode_array(array: NDArray[Any], dtype: DTypeLike, field: str) -> bytes:
-    """Encodes an array that must have `dtype` already: a silent conversion could change ids or versions."""
+    """Encodes an array, without converting it to `dtype`: a silent conversion could change ids or versions.
+
+    Raises:
+        TypeError: the array has another dtype.
+    """
     if array.dtype != dtype:
-        raise TypeError(f"{field} is {array.dtype}, the contract says {np.dtype(dtype)}")
+        raise TypeError(f"{field} is {array.dtype}, the contract requires {np.dtype(dtype)}")
     return array.astype(_little_endian(np.dtype(dtype)), copy=False).tobytes()
 
 
 def decode_array(data: bytes, dtype: DTypeLike, shape: tuple[int, ...], field: str) -> NDArray[Any]:
-    """Decodes the array of exactly `shape` in a field; raises InvalidArgument if the bytes are more or fewer."""
+    """Decodes the array in a field. Raises InvalidArgument if the bytes do not have exactly the size of `shape`."""
     little = _little_endian(np.dtype(dtype))
     size = math.prod(shape) * little.itemsize
     if len(data) != size:
@@ -32,11 +37,15 @@ def decode_array(data: bytes, dtype: DTypeLike, shape: tuple[int, ...], field: s
 
 
 def decode_column(data: bytes, dtype: DTypeLike, field: str) -> NDArray[Any]:
-    """Decodes the one-dimensional array in a field; its length follows from the bytes."""
+    """Decodes the one-dimensional array in a field; its length follows from the bytes.
+
+    Raises:
+        InvalidArgument: the number of bytes is not a multiple of the size of a value.
+    """
     little = _little_endian(np.dtype(dtype))
     if len(data) % little.itemsize:
         raise InvalidArgument(
-            f"{field} has {len(data)} bytes, which is no multiple of the {little.itemsize} of {np.dtype(dtype)}"
+            f"{field} has {len(data)} bytes, which is not a multiple of the {little.itemsize} of {np.dtype(dtype)}"
         )
     return np.frombuffer(data, little)
 

@@ -1,7 +1,8 @@
-"""Messages of the stream between a worker and the dispatcher (protos/dispatcher.proto, Attend), both ways.
+"""Messages of the stream between a worker and the dispatcher (protos/dispatcher.proto, Attend), in both directions.
 
-They travel as bytes, so that a message that is none can be refused without ending the stream, and a plan is encoded
-only once, in the planner's thread.
+gRPC passes them as bytes, so that the dispatcher can refuse a malformed message without ending the stream, and each
+plan
+is encoded only once, in the planner's thread.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from esd.services.wire.reports import (
 
 @dataclass(frozen=True, slots=True)
 class Attendance:
-    """How a worker opens its stream.
+    """The first message of a worker's stream.
 
     Attributes:
-        lease_id: its lease.
-        from_iteration: the first plan that it wants; it counts only while `epoch` is the job's.
-        epoch: that the worker is in.
+        lease_id: the worker's lease.
+        from_iteration: the first plan to send; the dispatcher ignores it unless `epoch` is the present epoch.
+        epoch: the epoch of the worker.
     """
 
     lease_id: str
@@ -46,13 +47,13 @@ class Attendance:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a message was refused.
+    """The refusal of a message.
 
     Attributes:
-        sequence: of the message; 0 if it could not be read.
-        code: number of gRPC's status code.
-        reason: name of the error's class.
-        details: the text.
+        sequence: the sequence number of the message; 0 if it could not be read.
+        code: the number of gRPC's status code.
+        reason: the name of the error's class.
+        details: the text of the error.
     """
 
     sequence: int
@@ -66,9 +67,9 @@ class Response:
     """A message of the dispatcher.
 
     Attributes:
-        received: every message of the worker up to this sequence is taken in or refused.
-        refusals: those that were refused.
-        messages: what the worker is told to do, in order; none when the message only answers.
+        received: the sequence number up to which every message of the worker is recorded or refused.
+        refusals: the refused messages.
+        messages: plans and other messages to the worker, in order; empty if the message is only an acknowledgement.
     """
 
     received: int
@@ -83,12 +84,13 @@ def encode_attendance(lease: Lease, from_iteration: int, epoch: int) -> bytes:
 
 
 def encode_request(sequence: int, *said: bytes) -> bytes:
-    """Numbers what a worker says: reports of iterations one after the other, and at most one thing else, the last."""
+    """Joins encoded reports to one numbered message: any reports of iterations, then at most one other report."""
+    # Protobuf merges concatenated messages of one type, so no report has to be encoded again.
     return b"".join((pb.AttendRequest(sequence=sequence).SerializeToString(), *said))
 
 
 def encode_said(said: WorkerPhase | Report) -> bytes:
-    """Encodes a heartbeat, which says what the worker is doing, or a report, for `encode_request`."""
+    """Encodes a heartbeat with the worker's phase, or a report, for `encode_request`."""
     match said:
         case WorkerPhase():
             request = pb.AttendRequest(heartbeat=encode_phase(said))
@@ -102,11 +104,11 @@ def encode_said(said: WorkerPhase | Report) -> bytes:
 
 
 def decode_request(data: bytes) -> Attendance | Sequence[WorkerPhase | Report]:
-    """Reads a message of a worker: how it opens its stream, or what it says, in order.
+    """Decodes a message of a worker: the first message of its stream, or its reports, in order.
 
     Raises:
-        InvalidArgument: these bytes are no message, it is of a kind that this version does not know, or a value in it
-            is out of range.
+        InvalidArgument: the bytes are no such message, or this version does not know its kind, or a value in it is out
+            of range.
     """
     if reports := read_iteration_reports(data):
         return reports
@@ -128,7 +130,7 @@ def decode_request(data: bytes) -> Attendance | Sequence[WorkerPhase | Report]:
 
 
 def encode_answer(received: int, refusals: Sequence[Refusal]) -> bytes:
-    """Encodes what the dispatcher has taken in and refused. Followed by plan messages, it is one message with them."""
+    """Encodes an acknowledgement and refusals. Concatenated with plan messages, it forms one message with them."""
     encoded = [
         common_pb2.Refusal(sequence=each.sequence, code=each.code, reason=each.reason, message=each.details)
         for each in refusals
@@ -137,7 +139,7 @@ def encode_answer(received: int, refusals: Sequence[Refusal]) -> bytes:
 
 
 def decode_response(data: bytes) -> Response:
-    """Reads a message of the dispatcher. Raises InvalidArgument if it is malformed."""
+    """Decodes a message of the dispatcher. Raises InvalidArgument if it is malformed."""
     plans, rest = decode_iteration_plans(data) or ([], data)
     message = parse(pb.AttendResponse, rest)
     refusals = [Refusal(each.sequence, each.code, each.reason, each.message) for each in message.refusals]

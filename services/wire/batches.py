@@ -15,7 +15,7 @@ def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:
     """Returns the message of a batch.
 
     Raises:
-        InvalidArgument: its arrays are of other types or shapes, as those of a reader or program of one's own may be.
+        InvalidArgument: an array has a wrong dtype or shape, as a user's own reader or program may produce.
     """
     batch.check_arrays()
     return common_pb2.SampleBatch(
@@ -33,9 +33,13 @@ def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:
 
 
 def decode_batch(message: common_pb2.SampleBatch) -> SampleBatch:
-    """Returns the batch of a message, its numbers checked: finite features, labels and weights, lengths that fit.
+    """Returns the batch of a message, after a check of shapes and numbers.
 
-    Whether it has the job's features and labels is left to the service that knows the job.
+    The numbers of features and labels are not compared with a job's; the service that knows the job does that.
+
+    Raises:
+        InvalidArgument: an array has a wrong number of bytes, or a feature, label or weight is not finite, or a length
+            is out of range.
     """
     k, fields, labels = message.samples, message.fields, message.labels_per_sample or 1
     if fields < 1:
@@ -63,5 +67,5 @@ def encode_log_entry(entry: LogEntry) -> ps_pb2.SampleLogEntry:
 
 
 def decode_log_entry(message: ps_pb2.SampleLogEntry) -> LogEntry:
-    """Reads an entry of the sample log; its batch stays encoded."""
+    """Decodes an entry of the sample log; its batch stays encoded."""
     return LogEntry(message.position, message.samples, message.batch)

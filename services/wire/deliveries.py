@@ -1,6 +1,6 @@
-"""Rows for another worker as that worker reads them (protos/worker.proto, Deliver).
+"""The receiver's side of rows that one worker sends to another (protos/worker.proto, Deliver).
 
-They are written by `encode_parcel` of services/wire/frames.py, and answered as a parameter server answers, by
+The sender encodes them by `encode_parcel` of services/wire/frames.py. The receiver answers like a parameter server, by
 `encode_stored` and `encode_refusal` of services/wire/exchange.py.
 """
 
@@ -19,13 +19,13 @@ from esd.services.wire.rows import decode_rows
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Rows of one table that another worker has owned, and that this one trains in an iteration.
+    """Rows of one table from their previous owner, for the worker that trains them in an iteration.
 
     Attributes:
-        epoch: of the plan.
-        iteration: of the plan.
-        table: number of the table in the job.
-        rows: whole ones.
+        epoch: the epoch of the plan.
+        iteration: the iteration of the plan.
+        table: the number of the table in the job.
+        rows: whole rows, with optimizer state.
     """
 
     epoch: int
@@ -35,10 +35,11 @@ class Delivery:
 
 
 def decode_delivery(data: bytes, tables: Sequence[TableSpec]) -> Delivery:
-    """Reads a frame of a job with these tables, by number.
+    """Decodes a frame of a job with these tables, by number.
 
     Raises:
-        InvalidArgument: these bytes are none, the job has no such table, or these are no rows of it.
+        InvalidArgument: the bytes are no such frame, or the job has no table of this name, or the rows do not fit the
+            table.
     """
     request = parse(worker_pb2.DeliverRequest, data)
     table = next((number for number, spec in enumerate(tables) if spec.name == request.table), None)

@@ -1,4 +1,4 @@
-"""Enumerations on the wire: a value of the vocabulary is the contract's value of the same name behind its prefix."""
+"""Enumerations on the wire: a value of the vocabulary has the same name in the contract, after a prefix."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ E = TypeVar("E", bound=Enum)
 
 
 class EnumCodec(Generic[E]):
-    """Turns one enumeration of the vocabulary into the contract's numbers, and back.
+    """Converts one enumeration of the vocabulary to the contract's numbers, and back.
 
     Args:
         values: the enumeration.
         message: its counterpart in the generated code, such as `dispatcher_pb2.Criterion`.
-        prefix: what stands before every name there, such as `CRITERION_`.
-        field: the field that carries it, for errors.
-        unspecified: what 0 means; None where a sender has to be specific.
+        prefix: the prefix of every name in the generated code, such as `CRITERION_`.
+        field: the field with the value, for error messages.
+        unspecified: the value for 0; None if a sender must set the field.
     """
 
     def __init__(self, values: type[E], message: Any, prefix: str, field: str, unspecified: E | None = None) -> None:
@@ -33,7 +33,7 @@ class EnumCodec(Generic[E]):
         return self._numbers[value]
 
     def decode(self, number: int) -> E:
-        """Returns the value of a number. Raises InvalidArgument, which names the field, where there is none."""
+        """Returns the value of a number. Raises InvalidArgument with the field's name if the number is unknown."""
         value = self._values.get(number)
         if value is None:
             raise InvalidArgument(f"{self._field} is {number}, it must be one of {sorted(self._values)}")

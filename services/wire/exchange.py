@@ -1,8 +1,8 @@
-"""A server's end of the exchange on the wire: frames as it reads them, and answers (protos/ps.proto, Exchange).
+"""A server's side of the exchange: decoding of frames, and encoding of answers (protos/ps.proto, Exchange).
 
-A worker that gets rows from another one answers in the same way (protos/worker.proto, Deliver).
+A worker that receives rows from another worker answers in the same way (protos/worker.proto, Deliver).
 
-The client's end is in services/wire/frames.py. Frames for rows in memory, and answers with rows, are native
+The client's side is in services/wire/frames.py. Frames for rows in memory, and answers with rows, are native
 (esd.native.rows).
 """
 
@@ -19,21 +19,21 @@ from esd.services.wire.arrays import decode_array, decode_column
 from esd.services.wire.messages import parse
 from esd.services.wire.rows import CHUNK_BYTES
 
-# A frame, and an answer: a MiB of payload, and what stands beside it (the name of a table, lengths, numbers).
+# The size of a frame and of an answer: a MiB of payload, plus the name of a table, lengths and numbers.
 MAX_FRAME_BYTES = CHUNK_BYTES + 4096
 
 _POSITION_BYTES = 4
-_SEQUENCE_TAG = 0x08  # field 1, a varint: the first byte of every frame that a protobuf library has written
-_VARINT_BYTES = 10  # of the longest
+_SEQUENCE_TAG = 0x08  # field 1, a varint: the first byte of every frame, since protobuf libraries write fields in order
+_VARINT_BYTES = 10  # length of the longest varint
 
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """What may be unanswered on a stream at a time.
+    """The limits on unanswered frames of a stream.
 
     Attributes:
-        frames: that were sent and have not got their last answer.
-        bytes: of their messages, added up.
+        frames: largest number of frames without their last answer.
+        bytes: largest total size of these frames' messages.
     """
 
     frames: int
@@ -42,11 +42,11 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What has become of a frame's push.
+    """The result of a frame's pushes.
 
     Attributes:
-        new: rows and gradients that were new to the server.
-        already_known: repeated ones, which the server has ignored.
+        new: number of rows and gradients that the server has stored.
+        already_known: number of repeated rows and gradients, which the server has ignored.
     """
 
     new: int
@@ -55,12 +55,12 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class WantedRows:
-    """What a frame pulls.
+    """The pulls of a frame.
 
     Attributes:
-        ids: uint64 [r].
-        versions: int64 [r], which the rows must have.
-        stateless: how many of them, the last ones, are wanted without their optimizer state.
+        ids: uint64 [r], the ids of the rows.
+        versions: int64 [r], the versions that the rows must have.
+        stateless: the number of rows, at the end, to answer without their optimizer state.
     """
 
     ids: NDArray[np.uint64]
@@ -69,17 +69,20 @@ class WantedRows:
 
 
 def rows_per_answer(row_bytes: int) -> int:
-    """Returns how many rows of so many bytes fit an answer; at least one."""
+    """Returns the number of rows of `row_bytes` bytes that fit an answer; at least one."""
     return max(1, CHUNK_BYTES // (row_bytes + _POSITION_BYTES))
 
 
 def parse_frame(data: bytes) -> ps_pb2.ExchangeRequest:
-    """Parses a frame. Raises InvalidArgument if these bytes are none."""
+    """Parses a frame. Raises InvalidArgument if the bytes are no frame."""
     return parse(ps_pb2.ExchangeRequest, data)
 
 
 def sequence_of(data: bytes) -> int:
-    """Returns the sequence of a frame, as far as that can be read of any bytes; 0 if it cannot."""
+    """Returns the sequence number of a frame; 0 if it cannot be read.
+
+    It reads the first field alone, so that the refusal of a malformed frame can name its number.
+    """
     if not data or data[0] != _SEQUENCE_TAG:
         return 0
     value = 0
@@ -91,12 +94,14 @@ def sequence_of(data: bytes) -> int:
 
 
 def decode_pulls(message: ps_pb2.PullBlock) -> WantedRows:
-    """Reads what a frame pulls."""
+    """Decodes the pulls of a frame.
+
+    Raises:
+        InvalidArgument: the columns differ in length, or `stateless` exceeds the number of rows.
+    """
     ids = decode_column(message.ids, np.uint64, "pulls.ids")
     if message.stateless > len(ids):
-        raise InvalidArgument(
-            f"{message.stateless} rows are wanted without their optimizer state, the frame pulls {len(ids)}"
-        )
+        raise InvalidArgument(f"pulls.stateless is {message.stateless}, the frame pulls only {len(ids)} rows")
     return WantedRows(ids, decode_array(message.versions, np.int64, (len(ids),), "pulls.versions"), message.stateless)
 
 
@@ -107,14 +112,14 @@ def encode_credit(credit: Credit) -> bytes:
 
 
 def encode_stored(sequence: int, stored: Stored | None) -> bytes:
-    """Encodes the only answer to a frame that pulls nothing; `stored` is None if it pushes nothing, either."""
+    """Encodes the only answer to a frame without pulls; `stored` is None if the frame has no pushes either."""
     answer = _answer(sequence, stored)
     answer.done = True
     return answer.SerializeToString()
 
 
 def encode_refusal(sequence: int, stored: Stored | None, code: int, reason: str, message: str) -> bytes:
-    """Encodes the answer that ends a frame with an error; `stored` is what it has stored, if nobody was told yet."""
+    """Encodes the answer that ends a frame with an error; `stored` is the result of its pushes, if not yet sent."""
     answer = _answer(sequence, stored)
     answer.refusal.code = code
     answer.refusal.reason = reason

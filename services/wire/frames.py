@@ -1,7 +1,7 @@
-"""A client's end of the exchange on the wire: the frames that it sends and the answers that it gets (protos/ps.proto).
+"""A client's side of the exchange: encoding of frames, and decoding of answers (protos/ps.proto, Exchange).
 
-Frames for another worker, and its answers, are a part of these (protos/worker.proto, Deliver). Native code writes and
-reads the messages, so that rows are copied once.
+Frames to another worker, and its answers, use a subset of the same fields (protos/worker.proto, Deliver). Native code
+writes and reads the messages, so that rows are copied once.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _LONGEST_WAIT_MS = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The message of a frame, in three parts: its head, what it pushes, what it pulls.
+    """The message of a frame, in three parts: head, pushes and pulls.
 
     Attributes:
         data: the bytes.
-        sequence: number of the frame; it comes first in the head.
-        pushes_at: where the pushes begin.
-        pulls_at: where the pulls begin.
+        sequence: the number of the frame; it is the first field of the head.
+        pushes_at: the offset of the pushes in `data`.
+        pulls_at: the offset of the pulls in `data`.
     """
 
     data: bytes
@@ -41,18 +41,18 @@ class Message:
 
     @property
     def pushes(self) -> bool:
-        """Whether anything is pushed."""
+        """Whether the frame has pushes."""
         return self.pulls_at > self.pushes_at
 
     def without_pushes(self) -> Self:
-        """Returns the frame that only pulls."""
+        """Returns the frame with its pulls only."""
         if not self.pushes:
             return self
         data = self.data[: self.pushes_at] + self.data[self.pulls_at :]
         return type(self)(data, self.sequence, self.pushes_at, self.pushes_at)
 
     def without_pulls(self) -> Self:
-        """Returns the frame that only pushes."""
+        """Returns the frame with its pushes only."""
         return type(self)(self.data[: self.pulls_at], self.sequence, self.pushes_at, self.pulls_at)
 
     def numbered(self, sequence: int) -> Self:
@@ -67,15 +67,15 @@ class Message:
 def encode_parcel(
     parcel: Parcel, spec: TableSpec, sequence: int, *, epoch: int, wait_seconds: float = 0.0, iteration: int = 0
 ) -> Message:
-    """Encodes a parcel as a frame; what is empty is left out.
+    """Encodes a parcel as a frame; empty parts are left out.
 
     Args:
-        parcel: for one server, small enough for one frame.
+        parcel: rows, gradients and pulls for one server, small enough for one frame.
         spec: the table.
-        sequence: number of the frame, from 1.
-        epoch: of the plan.
-        wait_seconds: how long the pulls may wait for their versions, and gradients for those before theirs.
-        iteration: for which another worker gets the rows; 0: the frame is for a parameter server.
+        sequence: the number of the frame, from 1.
+        epoch: the epoch of the plan.
+        wait_seconds: the longest wait of pulls for their versions, and of gradients for the versions before theirs.
+        iteration: the iteration in which another worker trains the rows; 0 for a frame to a parameter server.
     """
     rows, gradients, pulls = parcel.rows, parcel.gradients, parcel.pulls
     data, pushes_at, pulls_at = native.write_frame(
@@ -109,41 +109,40 @@ class Answer:
 
     Attributes:
         message: the bytes.
-        said: what they say.
-        refusal: why the frame was refused; None if it was not.
-        credit: what the server grants; None if the message is about something else.
+        said: the decoded fields, except refusal and credit.
+        refusal: the refusal of the frame; None if it was not refused.
+        credit: the limits that the server grants; None if the message grants none.
     """
 
     __slots__ = ("credit", "message", "refusal", "said")
 
     def __init__(self, message: bytes) -> None:
-        """Reads a message. Raises Internal if it is none."""
+        """Decodes a message. Raises Internal if the bytes are no answer."""
         self.message = message
         self.refusal: common_pb2.Refusal | None = None
         self.credit: Credit | None = None
         try:
             self.said = native.AnswerParts(message)
-            if self.said.refused or self.said.credit:  # few are, and native code reads no further than that
+            if self.said.refused or self.said.credit:  # both are rare, so only their presence is read natively
                 parsed = ps_pb2.ExchangeResponse.FromString(message)
                 self.refusal = parsed.refusal if self.said.refused else None
                 self.credit = Credit(parsed.credit.frames, parsed.credit.bytes) if self.said.credit else None
         except DecodeError:
-            raise Internal(f"a server has sent {len(message)} bytes in an exchange that are no answer") from None
+            raise Internal(f"a server sent {len(message)} bytes in an exchange that are no answer") from None
         except ValueError as error:
-            raise Internal(f"a server has sent {len(message)} bytes in an exchange: {error}") from None
+            raise Internal(f"a server sent an answer of {len(message)} bytes that cannot be read: {error}") from None
 
 
 class Arrivals:
-    """The rows that a frame asks for, on their way to their places.
+    """Places the rows of a frame's answers in a buffer, and counts the missing rows.
 
     Attributes:
-        missing: how many have not come.
-        bytes_missing: the bytes of these.
+        missing: the number of rows that have not arrived.
+        bytes_missing: the size of the missing rows.
 
     Args:
-        pulls: what the frame asks for.
-        rows: float32 [.., W], where they go. Of a row that is wanted without its optimizer state, the first D
-            floats are written.
+        pulls: the pulls of the frame.
+        rows: float32 [.., W], the buffer. A row without optimizer state fills the first D floats of its place.
         spec: the table.
     """
 
@@ -156,7 +155,7 @@ class Arrivals:
         self.start()
 
     def start(self) -> None:
-        """Says that the rows come from the first one on, as they do when their frame is sent."""
+        """Expects all rows again, because the frame is sent (or sent again)."""
         self._arrived = np.zeros(len(self._places), np.bool_)
         self._cursor = 0
         self.missing = len(self._places)
@@ -164,14 +163,14 @@ class Arrivals:
 
     @property
     def wanted(self) -> int:
-        """How many rows the frame asks for."""
+        """The number of rows that the frame pulls."""
         return len(self._places)
 
     def take(self, answer: Answer) -> None:
-        """Puts the rows of an answer in their places.
+        """Copies the rows of an answer to their places.
 
         Raises:
-            Internal: they are not whole, not asked for, or come a second time.
+            Internal: a row is incomplete, or the frame does not pull it, or it has arrived before.
         """
         try:
             count, self._cursor = answer.said.scatter(

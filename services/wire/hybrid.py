@@ -31,10 +31,10 @@ def encode_problem(problem: HybridProblem) -> pb.HybridDisRequest:
 
 
 def decode_problem(request: pb.HybridDisRequest) -> HybridProblem:
-    """Reads a call and checks its shapes; hybrid_dis checks its numbers.
+    """Decodes a call and checks its shapes; hybrid_dis checks its numbers.
 
     Raises:
-        InvalidArgument: costs are not set, or an array is not of the shape that samples and workers give.
+        InvalidArgument: costs are not set, or an array does not have the shape that samples and workers imply.
     """
     field = request.WhichOneof("costs")
     if field is None:
@@ -64,7 +64,7 @@ def encode_result(result: HybridResult) -> pb.HybridDisResponse:
 
 
 def decode_result(response: pb.HybridDisResponse) -> HybridResult:
-    """Reads the answer to a call. Prices and gap do not cross the wire."""
+    """Decodes the answer to a call. Prices and gap are not sent."""
     return HybridResult(
         assignment=decode_column(response.assignment, np.int32, "assignment"),
         cost=response.total_cost,

@@ -1,7 +1,8 @@
 """Job specifications on the wire.
 
-A plain option is not mentioned here: JobSpec and its message name it alike, and both directions go through the fields
-of JobSpec.
+Plain options do not appear here: they have the same name in JobSpec and in its message, and both directions iterate
+over
+the fields of JobSpec.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ def encode_job(job: JobSpec) -> dispatcher_pb2.JobSpec:
 def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
     """Returns the job of a message.
 
-    A field that is not set, or 0, has JobSpec's default where there is one; no workloads mean equal shares.
+    An absent field, or one that is 0, gets JobSpec's default if there is one. Without workloads, the shares are equal.
 
     Raises:
         InvalidArgument: a part is missing, or a value is out of range; the message names the field.
     """
     values = {field.name: _decode(field, message) for field in fields(JobSpec)}
-    if not values["workloads"] and 1 <= message.workers <= MAX_WORKERS:  # else the job is refused, whatever the shares
+    if not values["workloads"] and 1 <= message.workers <= MAX_WORKERS:  # otherwise JobSpec refuses the job
         values["workloads"] = equal_workloads(message.batch_size, message.workers)
     return JobSpec(**values)
 

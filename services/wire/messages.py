@@ -1,4 +1,4 @@
-"""Messages that come as bytes: those that are none are refused by name."""
+"""Parsing of messages that arrive as bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ M = TypeVar("M", bound=Message)
 
 
 def parse(kind: type[M], data: bytes) -> M:
-    """Parses a message. Raises InvalidArgument if these bytes are none of this kind."""
+    """Parses a message of a type. Raises InvalidArgument with the type's name if the bytes are no such message."""
     try:
         return kind.FromString(data)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""Push plans on the wire, encoded by the dispatcher and decoded by workers."""
+"""Plans on the wire, encoded by the dispatcher and decoded by workers."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from esd.services.wire.jobs import decode_job, encode_job
 _NUMBERS = ("epoch", "iteration", "batch_size", "forgotten_below")
 _TRANSFERS = ("update_rows", "evict_rows", "drops", "pulls", "discards")
 _GRADIENTS = ("update_gradients", "evict_gradients")
-# What each is a part of, and the field that says with whom.
+# For each field of direct rows: the field with all rows, to which its places refer, and the field with the peers.
 _DIRECT = {"direct_pushes": ("update_rows", "direct_push_peers"), "direct_pulls": ("pulls", "direct_pull_peers")}
 
-# Of a plan's samples: far beyond what a worker trains in an iteration. A column may say in a few bytes that it has any
-# number of equal values.
+# The largest number of ids of a plan's samples, far above any iteration's. It bounds the memory for decoding, since a
+# packed column can claim any number of equal values in a few bytes.
 _MOST_IDS = 1 << 26
 
 _UNPACK: dict[type[np.generic], Callable[..., NDArray[Any]]] = {
@@ -52,9 +52,9 @@ _UNPACK: dict[type[np.generic], Callable[..., NDArray[Any]]] = {
 
 
 def encode_plan_message(message: FlushPlan | Membership | Reload | EndOfStream) -> bytes:
-    """Encodes what a worker is told, as an AttendResponse that says nothing else.
+    """Encodes a message to a worker, as an AttendResponse without other fields.
 
-    The plan of an iteration is encoded by the engine that makes it (`IterationColumns.messages`).
+    The engine encodes the plans of iterations itself (`IterationColumns.messages`).
     """
     match message:
         case FlushPlan():
@@ -77,11 +77,11 @@ def digest_of(messages: Iterable[bytes]) -> str:
 
 
 def decode_iteration_plans(data: bytes) -> tuple[list[IterationPlan], bytes] | None:
-    """Reads the plans of iterations in a message, all natively.
+    """Decodes the plans of iterations in a message, in one native call.
 
     Returns:
-        The plans, and the message without them. None if there is something unusual about one of them:
-        `decode_plan_messages` reads them then, or says what is wrong.
+        The plans, and the message without them. None if a plan is unusual: the caller then uses `decode_plan_messages`,
+        which decodes every valid plan and raises the error of an invalid one.
     """
     read = read_plans(data, MAX_FEATURES, MAX_LENGTH, _MOST_IDS, MAX_WORKERS)
     if read is None:
@@ -109,33 +109,33 @@ def _rows_of(columns: tuple[Any, ...] | None) -> Transfers:
 
 
 def decode_plan_messages(message: dispatcher_pb2.AttendResponse) -> list[PlanMessage]:
-    """Returns what a message tells a worker to do, checked: columns agree in length, indexes are in range.
+    """Decodes the messages to a worker, and checks the lengths of columns and the ranges of indexes.
 
     Raises:
-        InvalidArgument: a column has another length, or a number is out of range.
+        InvalidArgument: a column has a wrong length, or a number is out of range.
     """
-    told: list[PlanMessage] = [_decode_plan(plan) for plan in message.plans]
+    decoded: list[PlanMessage] = [_decode_plan(plan) for plan in message.plans]
     match message.WhichOneof("body"):
         case "flush":
-            told.append(_decode_flush(message.flush))
+            decoded.append(_decode_flush(message.flush))
         case "membership":
-            told.append(_decode_membership(message.membership))
+            decoded.append(_decode_membership(message.membership))
         case "reload":
-            told.append(_decode_reload(message.reload))
+            decoded.append(_decode_reload(message.reload))
         case "end":
-            told.append(EndOfStream(message.end.iterations))
-    return told
+            decoded.append(EndOfStream(message.end.iterations))
+    return decoded
 
 
 def _pack(column: NDArray[Any], dtype: type[np.generic], field: str) -> bytes:
-    """Packs a column that must have `dtype` already: a silent conversion could change ids or versions."""
+    """Packs a column, without converting it to `dtype`: a silent conversion could change ids or versions."""
     if column.dtype != dtype:
-        raise TypeError(f"{field} is {column.dtype}, the contract says {np.dtype(dtype)}")
+        raise TypeError(f"{field} is {column.dtype}, the contract requires {np.dtype(dtype)}")
     return pack(np.ascontiguousarray(column))
 
 
 def _unpack(data: bytes, dtype: type[np.generic], field: str, count: int | None = None) -> NDArray[Any]:
-    """Reads a packed column, of `count` values if that is given."""
+    """Unpacks a column. Raises InvalidArgument if it does not have `count` values, unless that is None."""
     try:
         return _UNPACK[dtype](data, count)
     except ValueError as error:
@@ -152,7 +152,7 @@ def _encode_transfers(rows: Transfers, field: str) -> dispatcher_pb2.Transfers:
 
 
 def _decode_transfers(message: dispatcher_pb2.Transfers, field: str, trained: Transfers | None = None) -> Transfers:
-    """Reads rows to move; those that their plan trains, too, are named by their places among `trained`."""
+    """Decodes rows to move. A row that the plan also trains is given as its place among `trained`."""
     ids = _unpack(message.ids, np.uint64, f"{field}.ids")
     slots = _unpack(message.slots, np.uint32, f"{field}.slots", len(ids))
     versions = _unpack(message.versions, np.int64, f"{field}.versions", len(ids))
@@ -187,7 +187,7 @@ def _decode_gradients(
 
 def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
     m, fields, features = message.samples, message.fields, message.dense_features
-    # As they are not packed, their bytes bear out how many samples there are, before any column of these is read.
+    # Labels are not packed, so their bytes prove the number of samples before a packed column is expanded to it.
     labels = decode_array(message.labels, np.float32, (m, message.labels_per_sample or 1), "labels")
     if fields > MAX_FEATURES:
         raise InvalidArgument(f"fields is {fields}, it must be at most {MAX_FEATURES}")
@@ -234,7 +234,7 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
 
 
 def _check_ids(ids: int) -> int:
-    """Returns how many ids a plan's samples have, if that is no more than there can be."""
+    """Returns the number of ids of a plan's samples. Raises InvalidArgument if it exceeds the limit."""
     if ids > _MOST_IDS:
         raise InvalidArgument(f"the samples of a plan have {ids} ids, there must be at most {_MOST_IDS}")
     return ids
@@ -242,7 +242,7 @@ def _check_ids(ids: int) -> int:
 
 def _decode_lengths(data: bytes, samples: int, fields: int) -> NDArray[np.uint16]:
     lengths = _unpack(data, np.uint32, "lengths", samples * fields)
-    _check_below(lengths, MAX_LENGTH + 1, "lengths", "what a feature may have")
+    _check_below(lengths, MAX_LENGTH + 1, "lengths", "the limit of a feature plus 1")
     return lengths.astype(np.uint16).reshape(samples, fields)
 
 
@@ -257,7 +257,7 @@ def _decode_replicated(data: bytes, contributors: NDArray[np.uint64]) -> NDArray
 
 
 def _decode_direct(message: dispatcher_pb2.IterationPlan, name: str, with_whom: str, rows: int) -> DirectRows:
-    """Reads which of so many rows go directly, and with whom, from the fields of these names."""
+    """Decodes the places, below `rows`, and the peers of direct rows, from the fields `name` and `with_whom`."""
     places = _unpack(getattr(message, name), np.uint32, name)
     peers = _unpack(getattr(message, with_whom), np.uint32, with_whom, len(places))
     _check_below(places, rows, name, "the number of rows")

@@ -1,6 +1,6 @@
-"""Reports of iterations as the dispatcher reads them: natively, and without a second check.
+"""The fast decoding of iteration reports: one native call per message, without a second check of the values.
 
-The event loop of the dispatcher reads what all workers say, and most of that is such reports.
+The dispatcher's event loop reads the messages of all workers, and most of them are iteration reports.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _LIMITS = MOST_SECONDS, LEAST_BANDWIDTH, MOST_BANDWIDTH, MOST_MOVED, OTHER_LABEL
 
 
 def read_iteration_reports(data: bytes) -> Sequence[IterationReport] | None:
-    """Reads a worker's message that holds reports of iterations and nothing else, as most do, in one native call.
+    """Decodes a worker's message that holds only reports of iterations, as most do, in one native call.
 
     Returns:
-        The reports. None if there is anything else to say of the message, such as that it is malformed: it takes
-        protobuf's way, which is slower, and `decode_iteration_report` (services/wire/reports.py).
+        The reports. None for any other message, including a malformed one: the caller then uses protobuf and
+        `decode_iteration_report` (services/wire/reports.py), which are slower and raise the errors.
     """
     found = read_iterations(data, *_LIMITS)
     return None if found is None else [_checked_report(data, *fields) for fields in found]
 
 
 class _CheckedReport(IterationReport):
-    """One whose values were checked before."""
+    """An iteration report with values that native code has checked."""
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        """Checks nothing again."""
+        """Skips the checks of IterationReport."""
 
 
 def _checked_report(
@@ -60,7 +60,7 @@ def _checked_report(
     labels_at: int,
     groups_at: int,
 ) -> IterationReport:
-    """Makes a report of what was read of it. Its columns are views of the message, see `read_iterations`."""
+    """Makes a report from the result of `read_iterations`. Its columns are views of the message."""
     samples = values // labels
     return _CheckedReport(
         iteration,

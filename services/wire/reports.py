@@ -25,12 +25,12 @@ from esd.services.domain.reports import (
 from esd.services.wire.arrays import decode_column, encode_array
 from esd.services.wire.enums import EnumCodec
 
-LONGEST_WAIT_SECONDS = 60.0  # for a job that takes workers
+LONGEST_WAIT_SECONDS = 60.0  # longest wait of a registration for a job that takes workers
 
 _LONGEST_FAILURE = 1000  # characters
-_MOST = 2**64 - 1  # that a count on the wire can hold
+_MOST = 2**64 - 1  # largest count on the wire
 
-# Of a message, in the order of its type here.
+# The fields of a message, in the order of the domain's type.
 _counts_of = attrgetter(*TRANSFERS)
 _times_of = attrgetter(*PHASES)
 
@@ -38,7 +38,7 @@ _PHASES = EnumCodec(WorkerPhase, pb.WorkerPhase, "WORKER_PHASE_", "phase", unspe
 
 
 def encode_registration(registration: Registration, wait_seconds: float = 0.0) -> pb.RegisterWorkerRequest:
-    """Encodes a worker's offer to train, and how long the dispatcher may wait for a job that takes it."""
+    """Encodes a worker's registration, and the seconds for which the dispatcher may wait for a job."""
     return pb.RegisterWorkerRequest(
         worker=registration.name,
         bandwidth_bytes_per_second=registration.bandwidth,
@@ -52,7 +52,7 @@ def encode_registration(registration: Registration, wait_seconds: float = 0.0) -
 
 
 def decode_registration(message: pb.RegisterWorkerRequest) -> Registration:
-    """Reads a worker's offer to train. Raises InvalidArgument for an empty name or a value out of range."""
+    """Decodes a worker's registration. Raises InvalidArgument for an empty name or a value out of range."""
     return Registration(
         name=message.worker,
         bandwidth=message.bandwidth_bytes_per_second,
@@ -65,7 +65,7 @@ def decode_registration(message: pb.RegisterWorkerRequest) -> Registration:
 
 
 def decode_wait(message: pb.RegisterWorkerRequest) -> float:
-    """Reads how many seconds a worker lets the dispatcher wait for a job. Raises InvalidArgument if it is too long."""
+    """Decodes the seconds for which the dispatcher may wait for a job. Raises InvalidArgument above the limit."""
     if not 0 <= message.wait_seconds <= LONGEST_WAIT_SECONDS:
         raise InvalidArgument(f"wait_seconds is {message.wait_seconds}, it must be in 0..{LONGEST_WAIT_SECONDS:g}")
     return message.wait_seconds
@@ -77,23 +77,23 @@ def encode_lease(lease: Lease) -> pb.RegisterWorkerResponse:
 
 
 def decode_lease(message: pb.RegisterWorkerResponse) -> Lease:
-    """Reads a lease with its heartbeat interval."""
+    """Decodes a lease with its heartbeat interval."""
     return Lease(message.lease_id, message.heartbeat_seconds)
 
 
 def encode_phase(phase: WorkerPhase) -> pb.WorkerPhase:
-    """Encodes what a worker is doing."""
+    """Encodes a worker's phase."""
     number: pb.WorkerPhase = _PHASES.encode(phase)
     return number
 
 
 def decode_phase(number: int) -> WorkerPhase:
-    """Reads what a worker is doing. Raises InvalidArgument for a number that has no name."""
+    """Decodes a worker's phase. Raises InvalidArgument for an unknown number."""
     return _PHASES.decode(number)
 
 
 def encode_iteration_report(report: IterationReport) -> pb.IterationReport:
-    """Encodes what one iteration of a worker brought."""
+    """Encodes a worker's report of one iteration."""
     return pb.IterationReport(
         epoch=report.epoch,
         iteration=report.iteration,
@@ -111,11 +111,11 @@ def encode_iteration_report(report: IterationReport) -> pb.IterationReport:
 
 
 def decode_iteration_report(message: pb.IterationReport) -> IterationReport:
-    """Reads what one iteration of a worker brought.
+    """Decodes a worker's report of one iteration.
 
     Raises:
-        InvalidArgument: score_bins and labels of unequal length, or of no whole number of samples; a label above 2; a
-            loss, time or bandwidth that is not finite or is negative.
+        InvalidArgument: score_bins and labels differ in length, or their length is not a multiple of the labels per
+            sample, or a label is above 2, or a loss, time or bandwidth is negative or not finite.
     """
     labels = message.labels_per_sample or 1
     return IterationReport(
@@ -134,15 +134,15 @@ def decode_iteration_report(message: pb.IterationReport) -> IterationReport:
 
 
 def _by_sample(data: bytes, dtype: type[np.generic], labels: int, field: str) -> NDArray[Any]:
-    """Reads an array [m, L]; m follows from the bytes."""
+    """Decodes an array [m, L]; m follows from the bytes."""
     values = decode_column(data, dtype, field)
     if len(values) % labels:
-        raise InvalidArgument(f"{field} has {len(values)} values, which is no multiple of {labels} labels per sample")
+        raise InvalidArgument(f"{field} has {len(values)} values, not a multiple of {labels} labels per sample")
     return values.reshape(-1, labels)
 
 
 def encode_flush_report(report: FlushReport) -> pb.FlushReport:
-    """Encodes what one flush of a worker brought."""
+    """Encodes a worker's report of one flush."""
     return pb.FlushReport(
         epoch=report.epoch,
         iteration=report.iteration,
@@ -154,7 +154,7 @@ def encode_flush_report(report: FlushReport) -> pb.FlushReport:
 
 
 def decode_flush_report(message: pb.FlushReport) -> FlushReport:
-    """Reads what one flush of a worker brought."""
+    """Decodes a worker's report of one flush."""
     return FlushReport(
         iteration=message.iteration,
         transfers=decode_transfers(message.transfers),
@@ -166,32 +166,32 @@ def decode_flush_report(message: pb.FlushReport) -> FlushReport:
 
 
 def encode_failure_report(failure: FailureReport) -> pb.FailureReport:
-    """Encodes why a worker cannot go on."""
+    """Encodes a worker's report of a failure."""
     return pb.FailureReport(epoch=failure.epoch, cause=failure.cause[:_LONGEST_FAILURE], fatal=failure.fatal)
 
 
 def decode_failure_report(message: pb.FailureReport) -> FailureReport:
-    """Reads why a worker cannot go on."""
+    """Decodes a worker's report of a failure."""
     return FailureReport(message.cause[:_LONGEST_FAILURE], message.epoch, message.fatal)
 
 
 def encode_transfers(transfers: TransferCounts) -> pb.TransferCounts:
-    """Encodes the rows by kind of operation, and bytes."""
-    # Sums over a job have no bound where a worker says too much.
+    """Encodes rows by kind of operation, and bytes."""
+    # Each report is bounded, but their sum over a job is not, and protobuf raises on a larger number.
     counts = (min(count, _MOST) for count in transfers)
     return pb.TransferCounts(**dict(zip(TRANSFERS, counts, strict=True)))
 
 
 def decode_transfers(message: pb.TransferCounts) -> TransferCounts:
-    """Reads rows by kind of operation, and bytes."""
+    """Decodes rows by kind of operation, and bytes."""
     return TransferCounts(*_counts_of(message))
 
 
 def encode_phases(phases: PhaseTimes) -> pb.PhaseTimes:
-    """Encodes the seconds by phase of an iteration."""
+    """Encodes the seconds of an iteration by phase."""
     return pb.PhaseTimes(**dict(zip(PHASES, phases, strict=True)))
 
 
 def decode_phases(message: pb.PhaseTimes) -> PhaseTimes:
-    """Reads seconds by phase of an iteration."""
+    """Decodes the seconds of an iteration by phase."""
     return PhaseTimes(*_times_of(message))

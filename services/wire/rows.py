@@ -1,7 +1,7 @@
-"""Rows, gradients and uploads on the wire of the parameter server: each message's encoder beside its decoder.
+"""Rows, gradients and uploads on the wire of the parameter server.
 
-Decoding checks shapes against the table; what the numbers mean is checked by `validate` of the blocks and by the
-server. This is also the one place where something long is cut into messages.
+Decoding checks shapes against the table. The blocks' `validate` and the server check the numbers. This module also cuts
+long uploads into messages.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import GRADIENT_KEY_BYTES, TableSpec
 from esd.services.wire.arrays import decode_array, decode_column, encode_array
 
-CHUNK_BYTES = 1 << 20  # payload of one message: streams of this size move fastest, far below any message limit
+CHUNK_BYTES = 1 << 20  # payload of a message: fastest for streams, and far below any message limit
 
 
 def payload_bytes(spec: TableSpec, rows: int) -> int:
-    """Returns the most bytes that `rows` rows or gradients of a table take on the wire."""
+    """Returns an upper bound of the bytes of `rows` rows or gradients of a table on the wire."""
     return rows * (spec.row_bytes + GRADIENT_KEY_BYTES)
 
 
 def values_per_chunk(spec: TableSpec) -> int:
-    """Returns how many rows fit a chunk with their versions and without their optimizer state; at least one."""
+    """Returns the number of rows that fit a chunk, with versions and without optimizer state; at least one."""
     return max(1, CHUNK_BYTES // (4 * spec.dimension + 8))
 
 
 def encode_lookup(table: str, ids: NDArray[np.uint64], checkpoint: int = 0) -> ps_pb2.LookupRequest:
-    """Asks for the values of the rows `ids`, uint64 [r], at a checkpoint, or the latest ones (0)."""
+    """Encodes a request for the values of rows `ids`, uint64 [r], at a checkpoint; 0 asks for the latest values."""
     return ps_pb2.LookupRequest(table=table, ids=encode_array(ids, np.uint64, "ids"), checkpoint=checkpoint)
 
 
 def decode_lookup(message: ps_pb2.LookupRequest) -> NDArray[np.uint64]:
-    """Reads the ids, uint64 [r]."""
+    """Decodes the ids of a look-up, uint64 [r]."""
     return decode_column(message.ids, np.uint64, "ids")
 
 
@@ -49,20 +49,20 @@ def encode_values(block: RowBlock, spec: TableSpec) -> ps_pb2.LookupResponse:
 
 
 def decode_values(message: ps_pb2.LookupResponse, spec: TableSpec) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Reads versions, int64 [c], and values, float32 [c, D]."""
+    """Decodes versions, int64 [c], and values, float32 [c, D]."""
     versions = decode_column(message.versions, np.int64, "versions")
     return versions, decode_array(message.values, np.float32, (len(versions), spec.dimension), "values")
 
 
 def encode_rows(block: RowBlock, message: ps_pb2.RowBlock) -> None:
-    """Writes rows into the message of which they are a part, where they need not be copied once more."""
+    """Writes rows into the part of a larger message, because assigning a finished part would copy the rows again."""
     message.ids = encode_array(block.ids, np.uint64, "rows.ids")
     message.versions = encode_array(block.versions, np.int64, "rows.versions")
     message.rows = encode_array(block.rows, np.float32, "rows.rows")
 
 
 def decode_rows(message: ps_pb2.RowBlock, spec: TableSpec) -> RowBlock:
-    """Reads rows with their versions."""
+    """Decodes rows with their versions."""
     ids = decode_column(message.ids, np.uint64, "rows.ids")
     return RowBlock(
         ids,
@@ -72,7 +72,7 @@ def decode_rows(message: ps_pb2.RowBlock, spec: TableSpec) -> RowBlock:
 
 
 def encode_gradients(block: GradientBlock, message: ps_pb2.GradientBlock) -> None:
-    """Writes partial gradients into the message of which they are a part."""
+    """Writes partial gradients into the part of a larger message."""
     message.ids = encode_array(block.ids, np.uint64, "gradients.ids")
     message.target_versions = encode_array(block.targets, np.int64, "gradients.target_versions")
     message.contributors = encode_array(block.contributors, np.uint64, "gradients.contributors")
@@ -83,7 +83,7 @@ def encode_gradients(block: GradientBlock, message: ps_pb2.GradientBlock) -> Non
 
 
 def decode_gradients(message: ps_pb2.GradientBlock, spec: TableSpec) -> GradientBlock:
-    """Reads partial gradients."""
+    """Decodes partial gradients."""
     ids = decode_column(message.ids, np.uint64, "gradients.ids")
     return GradientBlock(
         ids,
@@ -97,12 +97,12 @@ def decode_gradients(message: ps_pb2.GradientBlock, spec: TableSpec) -> Gradient
 
 
 def encode_forget(table: str, ids: NDArray[np.uint64], below: int, *, epoch: int = 0) -> ps_pb2.ForgetRequest:
-    """Asks the table to forget the rows among `ids`, uint64 [r], whose version is below `below`."""
+    """Encodes a request to forget the rows among `ids`, uint64 [r], with a version below `below`."""
     return ps_pb2.ForgetRequest(table=table, epoch=epoch, ids=encode_array(ids, np.uint64, "ids"), below=below)
 
 
 def decode_forget(message: ps_pb2.ForgetRequest) -> tuple[NDArray[np.uint64], int]:
-    """Reads the ids, uint64 [r], and the version below which their rows are forgotten."""
+    """Decodes the ids, uint64 [r], and the version below which their rows are forgotten."""
     return decode_column(message.ids, np.uint64, "ids"), message.below
 
 
@@ -123,7 +123,7 @@ def part_chunks(
 
 
 def pieces(data: bytes, size: int = CHUNK_BYTES) -> Iterator[tuple[bytes, bool]]:
-    """Yields pieces of at most `size` bytes, each with whether it is the last; empty data is one empty piece."""
+    """Yields pieces of at most `size` bytes, each with a flag that marks the last; empty data gives one empty piece."""
     for start in range(0, max(1, len(data)), size):
         end = start + size
         yield data[start:end], end >= len(data)

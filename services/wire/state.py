@@ -1,4 +1,4 @@
-"""The state of a job, as the call DescribeJob tells it."""
+"""The state of a job on the wire, for the call DescribeJob."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def encode_state(state: JobState) -> pb.JobState:
 
 
 def decode_state(message: pb.JobState) -> JobState:
-    """Reads a job with its figures so far."""
+    """Decodes a job with its figures so far."""
     return JobState(
         job=decode_job(message.job),
         phase=_PHASES.decode(message.phase),
@@ -76,12 +76,12 @@ def decode_state(message: pb.JobState) -> JobState:
 
 
 def encode_evaluation(evaluation: Evaluation) -> pb.Evaluation:
-    """Encodes one look at held-out samples."""
+    """Encodes an evaluation on held-out samples."""
     return pb.Evaluation(iteration=evaluation.iteration, labels=map(_encode_quality, evaluation.labels))
 
 
 def decode_evaluation(message: pb.Evaluation) -> Evaluation:
-    """Decodes one. Raises InvalidArgument if it is of no label."""
+    """Decodes an evaluation. Raises InvalidArgument if it has no label."""
     return Evaluation(message.iteration, tuple(map(_decode_quality, message.labels)))
 
 

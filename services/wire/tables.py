@@ -21,7 +21,7 @@ def encode_optimizer(spec: OptimizerSpec) -> common_pb2.Optimizer:
 
 
 def decode_optimizer(message: common_pb2.Optimizer) -> OptimizerSpec:
-    """Returns the optimizer of a message. SGD has no epsilon, so there it may be left out."""
+    """Returns the optimizer of a message. A message for SGD may omit epsilon, which SGD does not use."""
     kind = _KINDS.decode(message.kind)
     return OptimizerSpec(
         kind=kind,

@@ -1,4 +1,4 @@
-"""What a file of a trained model says about it, besides its numbers: the parts of its job that decide what it is."""
+"""The description in a file of a trained model: the parts of its job that determine the model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from esd.services.wire.jobs import encode_job, job_of_json
 
 _PARTS = ("name", "features", "labels", "dense_features", "tables", "model", "seed")
 
-# What a job has besides. A model that is used needs none of it, and it is no part of the file.
+# Values for the other mandatory parts of a job. They do not affect a trained model, and are not in the file.
 _OTHERS = {
     "workers": 1,
     "batchSize": 1,
@@ -24,7 +24,7 @@ _OTHERS = {
 
 
 def describe_model(job: JobSpec) -> str:
-    """Returns the parts of a job that decide what its model is, in protobuf's JSON form."""
+    """Returns the parts of a job that determine its model, in protobuf's JSON form."""
     message = encode_job(job)
     for field, _ in message.ListFields():
         if field.name not in _PARTS:
@@ -33,10 +33,10 @@ def describe_model(job: JobSpec) -> str:
 
 
 def job_of_model(description: str) -> JobSpec:
-    """Returns a job that has the model of a description. What it has besides means nothing.
+    """Returns a job with the model of a description. The other parts of the job are placeholders.
 
     Raises:
-        InvalidArgument: this describes no model.
+        InvalidArgument: the text describes no model.
     """
     try:
         parts = json.loads(description)

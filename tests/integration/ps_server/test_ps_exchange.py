@@ -364,5 +364,5 @@ async def test_rows_come_without_their_optimizer_state_where_that_is_not_wanted(
 
 async def test_no_more_rows_than_all_come_without_state(stream):
     await stream.write(frame(1, row_push([1], 1, 1.0), pull=([1, 2], [1, 0]), stateless=3))
-    with pytest.raises(InvalidArgument, match="3 rows are wanted without their optimizer state, the frame pulls 2"):
+    with pytest.raises(InvalidArgument, match=r"pulls\.stateless is 3, the frame pulls only 2 rows"):
         await stream.rows(1, 2)

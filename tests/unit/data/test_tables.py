@@ -359,7 +359,7 @@ def test_rows_of_a_frame_are_skipped_too(tmp_path: Path) -> None:
             "it must be a mapping of texts to esd.TableOptions",
         ),
         (lambda: Schema("clicked", ("user",), positive=(3,)), "positive has 3, it must be a text: '3'"),
-        (lambda: esd.read(["a.csv", "b.csv"], SCHEMA), r"several files are one text with commas between them"),
+        (lambda: esd.read(["a.csv", "b.csv"], SCHEMA), r"several files must be one text with commas"),
         (lambda: esd.read(EVENTS, {"label": "clicked"}), "the schema is a dict"),
         (lambda: esd.read(EVENTS, SCHEMA, batch_size=0), "batch_size is 0, it must be at least 1"),
         (lambda: esd.read(EVENTS, SCHEMA, skip_bad=-1), "skip_bad is -1, it must be at least 0"),

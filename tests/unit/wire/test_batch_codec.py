@@ -100,7 +100,7 @@ def test_decoding_copies_nothing() -> None:
 
 @pytest.mark.parametrize("length", [1, 7, 9, 15])
 def test_a_column_of_odd_length_is_refused(length: int) -> None:
-    with pytest.raises(InvalidArgument, match=f"ids has {length} bytes, which is no multiple of the 8 of uint64"):
+    with pytest.raises(InvalidArgument, match=f"ids has {length} bytes, which is not a multiple of the 8 of uint64"):
         decode_column(bytes(length), np.uint64, "ids")
 
 
@@ -111,7 +111,7 @@ def test_strided_and_big_endian_arrays_travel_little_endian_and_packed() -> None
 
 
 def test_another_type_is_a_defect_and_never_converted() -> None:
-    with pytest.raises(TypeError, match="ids is int64, the contract says uint64"):
+    with pytest.raises(TypeError, match="ids is int64, the contract requires uint64"):
         encode_array(np.array([-1]), np.uint64, "ids")
 
 

@@ -400,5 +400,5 @@ def test_peers_are_named_for_every_slot_or_for_none() -> None:
 
 def test_a_plan_with_columns_of_another_type_is_a_defect() -> None:
     flush = FlushPlan(0, 1, replace(some_transfers(), slots=np.array([0, 1])), some_gradients())
-    with pytest.raises(TypeError, match=r"rows.slots is int64, the contract says uint32"):
+    with pytest.raises(TypeError, match=r"rows.slots is int64, the contract requires uint32"):
         encode_plan_message(flush)

@@ -133,7 +133,7 @@ def test_a_chunk_holds_as_many_values_as_fit_a_mebibyte_and_at_least_one(dimensi
 
 
 def test_an_array_of_another_type_is_not_sent() -> None:
-    with pytest.raises(TypeError, match="ids is int64, the contract says uint64"):
+    with pytest.raises(TypeError, match="ids is int64, the contract requires uint64"):
         encode_lookup("t", np.arange(3))
 
 
