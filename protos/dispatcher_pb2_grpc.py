@@ -91,7 +91,7 @@ class DispatcherServicer:
 
     def HybridDis(self, request, context):
         """Assigns k samples to n workers from a cost matrix, stateless (ESD paper, Algorithm 2).
-        INVALID_ARGUMENT: shapes, NaN, infinite or negative costs, capacities that do not sum to k.
+        INVALID_ARGUMENT: a shape is wrong, or a cost is NaN, infinite or negative, or capacities do not sum to k.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,60 +106,64 @@ class DispatcherServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Ends the running job. Everybody who takes part in it is told the reason, and another job may take its place. What
-        the parameter servers keep stays, so the same job may be opened again and goes on at its last checkpoint.
-        NOT_FOUND: the running or last job is another one.
+        """Ends the running job. Its workers and clients receive the reason, and another job may follow. Checkpoints on the
+        parameter servers stay, so the same job may be opened again and resumes at its last checkpoint.
+        NOT_FOUND: the running or last job has another name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RegisterWorker(self, request, context):
-        """Takes a worker slot of the running job, or of the next one if it is opened in time.
-        NOT_FOUND: no job. RESOURCE_EXHAUSTED: all slots are taken.
+        """Takes a worker slot of the running job, or of the next job if it is opened in time.
+        NOT_FOUND: there is no job. RESOURCE_EXHAUSTED: all slots are taken.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Attend(self, request_iterator, context):
-        """A worker's part in one epoch, over one stream that stands until the epoch is over, or the job.
+        """Lets a worker train in one epoch, over one stream that stays open until the epoch or the job is over.
 
-        Downwards: first the membership, as soon as the epoch has begun; then, in an epoch that begins at a checkpoint, what
-        the cache must hold (Reload); then one plan per iteration, from any that the worker has not confirmed, with a flush
-        plan wherever a checkpoint is due and one at the end; then an explicit end of the stream.
+        Messages to the worker: first the membership, as soon as the epoch has begun; then, in an epoch that begins at a
+        checkpoint, the content of the cache (Reload); then one plan per iteration, from the first plan that the worker
+        asks
+        for, with a flush plan at every checkpoint and one at the end; then an explicit end of the stream.
 
-        Upwards: first an Attendance, which says whose stream it is and from where on; then heartbeats, which keep the lease
-        alive as everything else does that comes, and reports. The dispatcher says which of them it has taken in
-        (AttendResponse.received) and which it has refused. A refusal ends its message and nothing else. When a stream
-        breaks, its worker opens another and sends everything again that was not answered, in order: what was taken in
-        before is ignored. A stream may be opened while an earlier one of the same lease still stands.
+        Messages from the worker: first an Attendance, which names the lease and the first plan; then heartbeats and
+        reports. Every message renews the lease. The dispatcher acknowledges recorded messages (AttendResponse.received)
+        and
+        lists refused ones. A refusal ends its own message only. When a stream breaks, its worker opens another and sends
+        all unanswered messages again, in order; the dispatcher ignores reports that it has recorded. A worker may open a
+        stream while an earlier stream of the same lease is still open.
 
         Refusals of a message (Refusal.code):
-        FAILED_PRECONDITION: an iteration that is not the worker's next one or is not planned yet; a flush that is not
-        planned; the epoch is over.
-        INVALID_ARGUMENT: no message, or one with a value out of range; a sequence that does not rise; a report whose number
-        of samples is not that of the plan.
+        FAILED_PRECONDITION: an iteration is not the worker's next one or is not planned yet; or a flush is not planned; or
+        the epoch is over.
+        INVALID_ARGUMENT: the message is malformed, or a value is out of range; or the sequence does not rise; or the
+        number
+        of samples in a report differs from the plan's.
 
-        What ends the stream. NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the epoch is over, or the job has
-        failed; the iteration asked for is confirmed, or beyond the next plan. INVALID_ARGUMENT: the first message is no
-        Attendance.
+        Errors that end the stream. NOT_FOUND: the lease is unknown or has expired. FAILED_PRECONDITION: the epoch is over;
+        or the job has failed; or the first plan asked for is confirmed, or lies beyond the next plan. INVALID_ARGUMENT:
+        the
+        first message is no Attendance.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PutGroupKey(self, request, context):
-        """Tells the other members of an epoch something that their all-reduce group needs, such as where this worker's
-        connections listen: a value under a key. NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the epoch is over.
-        RESOURCE_EXHAUSTED: the keys of the epoch take more than the dispatcher keeps.
+        """Stores a value under a key for the other members of an epoch, which set up their all-reduce group with it, such as
+        the address of a worker's socket. NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the epoch is over.
+        RESOURCE_EXHAUSTED: keys and values of the epoch exceed the dispatcher's limit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetGroupKey(self, request, context):
-        """Reads what a member of the epoch has told, and waits for it as long as the call's deadline allows.
+        """Reads a value of a member of the epoch, and waits for it as long as the call's deadline allows.
         NOT_FOUND: the lease has expired. FAILED_PRECONDITION: the epoch is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -167,31 +171,32 @@ class DispatcherServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Submit(self, request_iterator, context):
-        """The sample stream, in training order. Each batch is answered when the job has taken it in and, if the job takes
-        checkpoints, has it in the log that the parameter server keeps: from then on it is trained exactly once, whoever
-        crashes. A batch is any number of samples: the dispatcher cuts the stream into global batches. The last message
-        says that it is the end. A call that closes without it was cut off (to a server, a lost client looks like one
-        that has finished): the stream stays open, and another call may go on after the samples taken in. The answer to
-        the first message says how many these are; what comes again is ignored.
-        FAILED_PRECONDITION: samples are missing before a batch, or come after the stream's end; another call submits.
+        """Submits the sample stream, in training order. The answer to a batch means that the job has accepted it and, if the
+        job takes checkpoints, has it in the log on the parameter server: from then on it is trained exactly once, even if
+        processes crash. A batch has any number of samples: the dispatcher cuts the stream into global batches. The last
+        message marks the end of the stream. A call that closes without this mark was cut off (to a server, a lost client
+        looks like one that has finished): the stream stays open, and another call may continue after the accepted samples.
+        The answer to the first message gives their number; repeated samples are ignored.
+        FAILED_PRECONDITION: samples before a batch are missing; or samples come after the stream's end; or another call is
+        submitting.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecordEvaluations(self, request, context):
-        """Tells how good the model was on samples that it is not trained with, for whoever looks at the job, and for its driver
-        if that is started again: the dispatcher keeps the latest 128 evaluations, and each checkpoint has those that were
-        recorded before. What is recorded again at an iteration takes the place of what was there.
-        NOT_FOUND: the running or last job is another one. INVALID_ARGUMENT: the labels are not the job's; an iteration that
-        is not trained yet.
+        """Records the quality of the model on held-out samples, for observers of the job and for a restarted driver. The
+        dispatcher keeps the latest 128 evaluations, and each checkpoint contains the evaluations recorded before it. A new
+        evaluation replaces an earlier one at the same iteration.
+        NOT_FOUND: the running or last job has another name. INVALID_ARGUMENT: the number of labels differs from the job's,
+        or an iteration is not trained yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeJob(self, request, context):
-        """State, figures and costs of the running job.
+        """Returns state, figures and costs of the running job.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -136,54 +136,54 @@ class ParameterServerServicer:
 
     def CreateTable(self, request, context):
         """Creates a table, or confirms one with the identical specification.
-        FAILED_PRECONDITION: the table exists with another dimension, optimizer or seed; it is finished, and to be trained;
-        the server is another shard than the caller takes it for; somebody else has the table, who has claimed it or begun
-        an epoch, and it is claimed.
+        FAILED_PRECONDITION: the table exists with another dimension, optimizer or seed; or the table is finished, and
+        `to_train` is set; or the server's shard differs from the request; or the request claims the table, and another job
+        has claimed it or a dispatcher has begun an epoch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Exchange(self, request_iterator, context):
-        """The way of rows: a stream that stands for as long as its caller works, and carries frames. A frame may store rows
-        and partial gradients and ask for rows, in this order. Frames are stored in the order in which they come; answers
-        come in any order, as soon as there is something to tell, and the last one to a frame says so. A refusal ends its
-        frame and nothing else: a frame whose push is refused pulls nothing, and a push that is acknowledged stays so when
-        the frame's pulls are refused. When a stream breaks, its caller opens another and sends every frame again that was
-        not answered to the end, in order; frames may be repeated, since everything that they do may be.
+        """Pushes and pulls rows, over a stream of frames that stays open while its caller trains. A frame may push rows, push
+        partial gradients and pull rows, in this order. The server stores frames in the order of their arrival. It answers
+        in any order, as soon as a part of an answer is ready, and marks the last answer to a frame. A refusal ends its own
+        frame only: the pulls of a frame with a refused push are not answered, and an acknowledged push stays valid if the
+        pulls of its frame are refused. When a stream breaks, its caller opens another and sends every frame without a last
+        answer again, in order. Frames may be repeated, since pushes and pulls may.
 
-        The first message of the server grants credit: how many frames, and bytes of them, may be unanswered on the stream.
-        Messages have at most 1 MiB of payload each way. The caller ends the stream by closing its side; the server then
-        answers what is left and ends the call with OK.
+        The first message of the server grants credit: the limits on unanswered frames of the stream and on their bytes.
+        Messages have at most 1 MiB of payload in either direction. The caller ends the stream by closing its side; the
+        server then answers the remaining frames and ends the call with OK.
 
-        Refusals of a frame (Refusal.code), beside NOT_FOUND for a table that is not there:
-        FAILED_PRECONDITION: the epoch is not the table's; a gradient skips a version, or names other contributors than an
-        earlier one of the same sum; a row that is pulled is newer than requested (a stale plan).
-        INVALID_ARGUMENT: no message, or one with wrong sizes; repeated or foreign ids; NaN or infinite values; a sequence
-        that does not rise; more than 1 MiB of payload.
+        Refusals of a frame (Refusal.code), in addition to NOT_FOUND for an unknown table:
+        FAILED_PRECONDITION: the epoch is not the table's; or a gradient skips a version, or its contributors differ from
+        an earlier gradient of the same sum; or a pulled row is newer than requested (a stale plan).
+        INVALID_ARGUMENT: the message is malformed or has wrong sizes; or ids are repeated or belong to another shard; or a
+        value is NaN or infinite; or the sequence does not rise; or the payload exceeds 1 MiB.
         DEADLINE_EXCEEDED: a row did not reach the requested version in time.
-        RESOURCE_EXHAUSTED: the frame is beyond the credit; the server's waiting pulls hold all the memory that they may.
+        RESOURCE_EXHAUSTED: the frame exceeds the credit; or waiting pulls hold all the memory that the server allows them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Lookup(self, request, context):
-        """Streams the latest values of rows, in request order: for whoever uses the model while it is trained, or afterwards.
-        Each row is whole, but rows of one call may be of different iterations. A row that was never trained has its initial
+        """Streams the latest values of rows, in request order, for inference during training or afterwards. Each row is
+        consistent, but the rows of one call may be of different iterations. A row that was never trained has its initial
         values, and version 0.
-        With a checkpoint, all rows are as they were there, whoever trains them meanwhile.
-        INVALID_ARGUMENT: foreign ids. FAILED_PRECONDITION: the checkpoint is not kept.
+        With a checkpoint, all rows have their values at that checkpoint, even while training continues.
+        INVALID_ARGUMENT: an id belongs to another shard. FAILED_PRECONDITION: the checkpoint is not kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Forget(self, request, context):
-        """Takes the rows of these ids out of the table whose version is below the given one, with their optimizer state and
-        partial gradients for such versions. Called by one worker when all pushes of such versions are acknowledged.
+        """Removes the rows of these ids with a version below the given one, with their optimizer state and the partial
+        gradients for such versions. One worker calls it when all pushes of such versions are acknowledged.
         May be repeated; a row that was stored in a later life stays.
-        INVALID_ARGUMENT: repeated or foreign ids; a version that begins no life.
+        INVALID_ARGUMENT: an id is repeated or belongs to another shard, or the version is not the first of a life.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -198,7 +198,7 @@ class ParameterServerServicer:
 
     def PutDense(self, request_iterator, context):
         """Stores the dense (MLP) parameters of a table's model, whole; the last complete upload wins.
-        INVALID_ARGUMENT: the upload closes without its last message (it was cut off); nothing is stored.
+        INVALID_ARGUMENT: the upload ends without its last message (it was cut off), and is not stored.
         FAILED_PRECONDITION: the epoch is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -206,16 +206,17 @@ class ParameterServerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetDense(self, request, context):
-        """Streams the dense parameters stored last, or those of a checkpoint with their optimizer's state. NOT_FOUND: none yet.
+        """Streams the dense parameters stored last, or a checkpoint's, which include their optimizer's state. NOT_FOUND: no
+        dense parameters are stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Cut(self, request, context):
-        """One worker's part of a cut: everything it owed the server is pushed. When all `contributors` of a checkpoint
-        are in, the rows as they are then are the cut, and the server keeps the way back to it. Workers push nothing
-        of a later iteration before each of them has called Cut. May be repeated.
+        """Reports that a worker has pushed all its updates before a cut. When all `contributors` of a checkpoint have called,
+        the present rows are the cut, and the server keeps the data for restoring it. Workers push no updates of later
+        iterations before all of them have called Cut. May be repeated.
         FAILED_PRECONDITION: the epoch is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -224,15 +225,15 @@ class ParameterServerServicer:
 
     def PutPart(self, request_iterator, context):
         """Stores one named part of a checkpoint: `dense`, `engine`, `progress`. The last complete upload wins.
-        INVALID_ARGUMENT: the upload closes without its last message; nothing is stored.
-        FAILED_PRECONDITION: the epoch is over; the checkpoint is committed.
+        INVALID_ARGUMENT: the upload ends without its last message, and is not stored.
+        FAILED_PRECONDITION: the epoch is over, or the checkpoint is committed already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPart(self, request, context):
-        """Streams a part. NOT_FOUND: there is no such part.
+        """Streams a part of a checkpoint. NOT_FOUND: the checkpoint has no part of this name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -240,45 +241,47 @@ class ParameterServerServicer:
 
     def Save(self, request, context):
         """Makes this server's share of a complete cut as durable as its store can: a memory store with a checkpoint
-        directory writes the rows that changed since the cut before, and answers when they are on disk.
-        FAILED_PRECONDITION: the cut is not complete; the epoch is over.
+        directory writes the rows that changed since the previous cut, and answers when they are on disk.
+        FAILED_PRECONDITION: the cut is not complete, or the epoch is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Commit(self, request, context):
-        """Makes a checkpoint valid by its manifest (shard 0; the other shards get none). The last `keep` valid ones stay,
-        with the way back to them; older ones are dropped.
-        INVALID_ARGUMENT: none is to be kept. FAILED_PRECONDITION: a later one, or the end of the job, is committed already.
+        """Makes a checkpoint valid by its manifest (shard 0; the other shards get none). The last `keep` valid checkpoints
+        stay restorable; older ones are dropped.
+        INVALID_ARGUMENT: `keep` is 0. FAILED_PRECONDITION: a later checkpoint, or the end of the job, is committed
+        already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BeginEpoch(self, request, context):
-        """Begins an epoch for a dispatcher: requests of earlier ones are refused from now on, and no other dispatcher gets the
-        same. Dispatchers ask the first server of their job before all others, so it is the one that says who has the job.
-        May be repeated.
-        FAILED_PRECONDITION: a later epoch has begun, or this one for another dispatcher; another one has taken the table
-        over, and this one does not.
+        """Begins an epoch for a dispatcher: requests of earlier epochs are refused from now on, and no other dispatcher gets
+        the same epoch. Dispatchers call the first server of their job before all others, so this server decides which
+        dispatcher has the job. May be repeated.
+        FAILED_PRECONDITION: a later epoch has begun; or this epoch has begun for another dispatcher; or another dispatcher
+        has the table, and `takes_over` is not set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Restore(self, request, context):
-        """Puts the table back to a committed checkpoint (0: as it was created), drops later ones, and begins an epoch as
-        BeginEpoch does, unless the caller has begun it. May be repeated: an epoch that has gone back stays as it is.
-        FAILED_PRECONDITION: the server cannot go back there; a later epoch has begun, or this one for another dispatcher or
-        at another checkpoint.
+        """Restores a committed checkpoint of the table (0: the table without rows), drops later checkpoints, and begins an
+        epoch like BeginEpoch, unless the caller has begun it. May be repeated: a second Restore in one epoch changes
+        nothing.
+        FAILED_PRECONDITION: the server cannot restore the checkpoint; or a later epoch has begun; or this epoch has begun
+        for another dispatcher or at another checkpoint.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCheckpoint(self, request, context):
-        """The table's epoch and its committed checkpoint. NOT_FOUND: there is no such table.
+        """Returns the table's epoch and its committed checkpoint. NOT_FOUND: the table does not exist.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -286,29 +289,29 @@ class ParameterServerServicer:
 
     def AppendSamples(self, request, context):
         """Appends to the log of a job's sample stream, which shard 0 keeps for the dispatcher: after a crash, the next
-        dispatcher reads from it what no checkpoint covers yet. May be repeated.
-        FAILED_PRECONDITION: the log ends elsewhere than at the entry's position; the epoch is over.
+        dispatcher reads the samples after the last checkpoint from it. May be repeated.
+        FAILED_PRECONDITION: the log does not end at the entry's position, or the epoch is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadSamples(self, request, context):
-        """Streams the log. FAILED_PRECONDITION: the epoch is not the table's; an entry is damaged, or one is missing.
+        """Streams the log. FAILED_PRECONDITION: the epoch is not the table's, or an entry is damaged or missing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TrimSamples(self, request, context):
-        """Drops what a checkpoint covers from the log, or all of it.
+        """Drops the samples before a checkpoint from the log, or all of the log.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeServer(self, request, context):
-        """State of the server and its tables.
+        """Returns the state of the server and its tables.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

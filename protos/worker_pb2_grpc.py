@@ -55,31 +55,31 @@ class WorkerServicer:
     """Missing associated documentation comment in .proto file."""
 
     def DescribeWorker(self, request, context):
-        """Where the worker stands.
+        """Returns the state of the worker.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Meet(self, request, context):
-        """Meets another worker of a job whose rows go directly, before the training of an epoch: whoever answers is in that
-        slot of that epoch, and can be reached.
-        FAILED_PRECONDITION: it is in another slot, or its epoch is later. UNAVAILABLE: it is not in that epoch yet.
+        """Checks before an epoch that another worker of the job can be reached, if workers exchange rows directly. An OK
+        answer means that the worker at this address holds the given slot in the given epoch.
+        FAILED_PRECONDITION: the worker holds another slot, or its epoch is later. UNAVAILABLE: the worker has not entered
+        the epoch yet.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Deliver(self, request_iterator, context):
-        """Rows that this worker alone trains next, from the worker that owns them until then, with their optimizer state. One
-        standing stream for each worker that sends some. Frames and answers are those of an exchange with a parameter server
-        (ParameterServer.Exchange), as far as they go; fields that are in both have the same numbers. A frame waits until the
-        plan of its iteration is here, and those behind it on its stream with it. It is answered when all of its rows are
-        taken in. After a break the sender opens another stream and sends again what was not answered; rows that are here
-        already are ignored.
-        Of a frame: FAILED_PRECONDITION: its rows, or their versions, are not those of the plan; its epoch is over.
-        INVALID_ARGUMENT: an unknown table; rows that are not finite, or whose columns differ in length. UNAVAILABLE: its
-        epoch has not begun here. DEADLINE_EXCEEDED: the plan did not come in time.
+        """Receives rows, with optimizer state, from their present owner, if this worker alone trains them next. Every sender
+        keeps one standing stream. Frames and answers have a subset of the fields of an exchange with a parameter server
+        (ParameterServer.Exchange), with the same numbers. A frame waits until this worker has the plan of its iteration,
+        and the later frames of its stream wait with it. The answer follows when all rows of the frame are stored. After a
+        break the sender opens another stream and sends all unanswered frames again; the worker ignores rows that it has.
+        Refusals of a frame: FAILED_PRECONDITION: its rows or their versions differ from the plan, or its epoch is over.
+        INVALID_ARGUMENT: the table is unknown, or a row is not finite, or columns differ in length. UNAVAILABLE: its epoch
+        has not begun at this worker. DEADLINE_EXCEEDED: the plan did not arrive in time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
