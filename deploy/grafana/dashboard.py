@@ -1,6 +1,6 @@
 """The Grafana dashboard as code: `python3 -m deploy.grafana.dashboard` writes dashboards/esd.json.
 
-A test holds the file to this code, and evaluates every query against a Prometheus that scrapes a running system.
+A test compares the file with this code, and evaluates every query against a Prometheus that scrapes a running system.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def _p99(histogram: str, by: str) -> str:
     return f"histogram_quantile(0.99, {_rate(f'{histogram}_bucket', f'{by}, le')})"
 
 
-_SCORED = "Of each sample before it is trained; the latest are 32,768."
+_SCORED = "Each sample is scored before it is trained; the latest samples are the last 32,768."
 
-_HELD_OUT = "Of samples that are not trained, at the latest evaluation, by label."
+_HELD_OUT = "On samples that are not trained, at the latest evaluation, by label."
 
 ROWS: dict[str, Sequence[Panel]] = {
     "Training": (
@@ -94,7 +94,7 @@ ROWS: dict[str, Sequence[Panel]] = {
                 (_rate("esd_transfer_cost_seconds_total", "mechanism"), "{{mechanism}} (in force)"),
                 (_rate("esd_shadow_transfer_cost_seconds_total", "mechanism"), "{{mechanism}}"),
             ],
-            "Link seconds per second. The distance to the others is what dispatch gains.",
+            "Link seconds per second. The distance to the other mechanisms is the gain of dispatch.",
         ),
         Panel("Cache hit ratio", "percentunit", [("esd:cache_hit_ratio:rate5m", "5 minutes")]),
         Panel(
@@ -112,7 +112,7 @@ ROWS: dict[str, Sequence[Panel]] = {
                 ("esd:iteration_seconds:mean5m", "iteration"),
                 ("esd_decision_budget_seconds < Inf", "budget"),
             ],
-            "Decisions are hidden behind training as long as they take less.",
+            "Decisions do not delay training while they take less time than an iteration.",
         ),
         Panel("Decisions that came late", "ops", [(_rate("esd_late_decisions_total"), "iterations")]),
         Panel("Time of a decision", "s", [(_mean("esd_dispatch_seconds", "phase"), "{{phase}}")], stacked=True),
@@ -121,13 +121,13 @@ ROWS: dict[str, Sequence[Panel]] = {
             "Gap of exact assignments",
             "none",
             [("esd_solver_gap", "{{solver}}")],
-            "Cost less dual bound: 0 proves the latest assignment optimal.",
+            "Cost minus dual bound: 0 proves the latest assignment optimal.",
         ),
         Panel(
             "Infrequent rows",
             "percentunit",
             [("esd_feature_infrequency_ratio", "{{feature}}")],
-            "Of features, under laia-adaptive: at 0 there is nothing for dispatch to gain.",
+            "Share by feature, with laia-adaptive: at 0 dispatch can gain nothing.",
         ),
         Panel("Iterations planned ahead", "none", [("esd_dispatch_window_iterations", "iterations")]),
         Panel("Rows", "none", [("esd_known_rows", "trained"), ("esd_row_limit", "limit")]),
@@ -162,7 +162,7 @@ ROWS: dict[str, Sequence[Panel]] = {
             "Samples that a cache has room for",
             "none",
             [("esd_worker_held_back_samples", "worker {{worker}}")],
-            "0: the cache holds the worker back in nothing.",
+            "0: the cache does not limit the worker.",
         ),
         Panel("Bandwidth", "Bps", [("esd_worker_bandwidth_bytes_per_second", "worker {{worker}}")]),
     ),
@@ -196,7 +196,7 @@ ROWS: dict[str, Sequence[Panel]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """Returns the dashboard as Grafana reads it."""
+    """Returns the dashboard in Grafana's JSON model."""
     return {
         "uid": "esd",
         "title": "ESD",
@@ -210,7 +210,7 @@ def dashboard() -> dict[str, Any]:
 
 
 def _panels() -> Iterator[dict[str, Any]]:
-    """Row headings and graphs, placed on the grid."""
+    """Yields row headings and graphs with their places on the grid."""
     top = 0
     for heading, panels in ROWS.items():
         yield {"type": "row", "title": heading, "gridPos": {"x": 0, "y": top, "w": 24, "h": 1}, "panels": []}

@@ -185,8 +185,8 @@ class _EpochPlanning:
     def _turn(self, iteration: int) -> _Turn:
         """Takes a batch, and the feedback of the iteration that leaves the window when this iteration is planned.
 
-        All workers have confirmed the iteration that leaves the window, whatever their speed. So plans depend on the
-        measurements, which the decision log records, and never on the order in which reports arrive.
+        All workers have confirmed the iteration that leaves the window, however slow they are. So plans depend on
+        the measurements, which the decision log records, and never on the order in which reports arrive.
         """
         batch = self._batches.popleft()
         ids = BatchIds(*batch.id_columns)

@@ -1,4 +1,4 @@
-"""What the job's stream would cost under other mechanisms: a yardstick for the cost of its plans."""
+"""The cost of the job's stream under other mechanisms, for comparison with the cost of its plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Building blocks of the page: elements, numbers for people, bars and line charts.
+// Building blocks of the page: elements, readable numbers, bars and line charts.
 
 /** An element with attributes and children; text is always text, never markup. */
 export function element(name, attributes = {}, ...children) {
@@ -70,7 +70,7 @@ export function dot(colour) {
 // --- line charts -------------------------------------------------------------------------------------------------
 
 const MARGIN = { left: 52, right: 8, top: 8, bottom: 22 };
-const FEW_POINTS = 12; // of a line that shows each as a dot, so that one alone is seen, too
+const FEW_POINTS = 12; // a line of at most this many points shows each as a dot, so that a single point is visible
 
 /**
  * Draws lines over iterations into a container.

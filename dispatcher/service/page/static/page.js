@@ -1,9 +1,9 @@
-// The page: asks for /state.json every two seconds and shows it.
+// The page: requests /state.json every two seconds and shows it.
 
 import { bar, bytes, dot, duration, element, joined, lineChart, link, NOTHING, number, percent, seconds } from "./charts.js";
 
-const PAUSE = 2000; // milliseconds between two questions
-const SHOWN_POINTS = 120; // of a chart; neighbours are averaged beyond
+const PAUSE = 2000; // milliseconds between two requests
+const SHOWN_POINTS = 120; // most points of a chart; with more, neighbours are averaged
 
 const OPERATIONS = [["miss_pull", "pulls"], ["update_push", "update pushes"], ["evict_push", "evict pushes"]];
 const PHASES = [
@@ -18,7 +18,7 @@ const listed = new Intl.ListFormat("en-GB");
 const fixed = (value) => value === null ? NOTHING : value.toFixed(4);
 const lately = (value) => value === null ? "" : `${value.toFixed(4)} lately`;
 
-let last = null; // the latest document, for a window that changes its size
+let last = null; // the latest document, to draw it again when the window changes its size
 
 async function ask() {
   try {
@@ -66,7 +66,7 @@ function show(state) {
   showWorkers(state);
 }
 
-/** What happened from point to point of the history, neighbours put together so that few enough are left. */
+/** The differences between points of the history, with neighbours merged to at most SHOWN_POINTS. */
 function between(history) {
   const count = history.iterations.length, every = Math.max(1, Math.ceil(count / SHOWN_POINTS));
   const chosen = [...Array(count).keys()].filter((i) => (count - 1 - i) % every === 0);
@@ -114,7 +114,7 @@ function showTiles(state, course) {
       element("div", { class: "value" }, value, unit ? element("span", { class: "unit" }, unit) : null), element("div", { class: "sub" }, sub))));
 }
 
-/** Where the job would go back to, if it can, and how often it has. */
+/** The latest checkpoint, if the job takes checkpoints, and the number of recoveries. */
 function checkpointed({ checkpoint, recoveries }) {
   if (checkpoint === null) return "";
   const back = recoveries ? `, gone back ${recoveries === 1 ? "once" : `${number(recoveries)} times`}` : "";
@@ -122,7 +122,7 @@ function checkpointed({ checkpoint, recoveries }) {
 }
 
 function showCosts(state) {
-  // A shadow may be some iterations behind, so costs compare per iteration.
+  // A shadow may lag by some iterations, so costs are compared per iteration.
   const costs = state.costs.filter((cost) => cost.iterations).map((cost) => ({ ...cost, each: cost.seconds / cost.iterations }));
   if (!costs.length) {
     $("costs").replaceChildren(element("div", { class: "empty" }, "Nothing planned yet"));
@@ -143,7 +143,7 @@ function showCosts(state) {
       + (state.reduced_seconds_per_iteration ? `, and the gradients of replicated rows ${joined(seconds(state.reduced_seconds_per_iteration))}.` : "."))));
 }
 
-/** How many updates the rows lacked that training read, if copies may lack any. */
+/** The number of updates that rows lacked when training read them, if copies may lack updates. */
 function showStaleness({ staleness, job }) {
   $("stale").hidden = !staleness;
   if (!staleness) return;
@@ -161,14 +161,14 @@ function showStaleness({ staleness, job }) {
     all ? `A read lacked ${number(missing / all)} updates on average, and ${number(most)} at most.` : "Nothing planned yet")));
 }
 
-/** How good the model is on samples that it is trained with afterwards, label by label, if there are several: of one the tiles tell. */
+/** The quality on samples before their training, label by label, if there are several; the tiles show a single label. */
 function showByLabel({ labels, quality_by_label: all, recent_by_label: recent }) {
   $("labels").hidden = labels.length < 2;
   if (labels.length < 2) return;
   $("labels-table").replaceChildren(byLabel(labels, all, (label, name) => recent[label][name]));
 }
 
-/** How good the model is on samples that it is not trained with, label by label, if somebody evaluates it. */
+/** The quality on held-out samples, label by label, if a driver evaluates the model. */
 function showHeldOut({ labels, evaluations }) {
   const latest = evaluations.at(-1);
   $("held-out").hidden = !latest;
@@ -177,7 +177,7 @@ function showHeldOut({ labels, evaluations }) {
   $("held-out-table").replaceChildren(byLabel(labels, latest.labels, () => null));
 }
 
-/** A table of figures, a row for each label; below each of them what `recent` says it was lately, if anything. */
+/** A table of figures, a row for each label; below each figure its recent value from `recent`, if given. */
 function byLabel(labels, qualities, recent) {
   const figures = FIGURES.filter(([name]) => name !== "gauc" || qualities.some((quality) => quality.gauc !== null));
   const names = ["Label", ...figures.map(([, title]) => title)];
@@ -189,7 +189,7 @@ function byLabel(labels, qualities, recent) {
       ...figures.map(([name, title]) => cell(at, name, title))))));
 }
 
-/** Over time; of several labels the mean loss, which is trained, and the AUC of the first, of held-out samples likewise. */
+/** The figures over time; with several labels the trained mean loss and the first label's AUC, also on held-out samples. */
 function showCharts(course, { labels, evaluations }) {
   const mean = (values) => values.includes(null) ? null : values.reduce((sum, each) => sum + each, 0) / values.length;
   const judged = { loss: (qualities) => mean(qualities.map(({ loss }) => loss)), auc: ([first]) => first.auc };
