@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.e2e.processors import ProcessorTime
-from esd.services.clients.parameter_server import AsyncParameterServerClient
-from esd.services.domain.frames import Parcel, Pulls
-from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.clients.parameter_server import ParameterServerConnection
+from esd.services.clients.rows import RowClient
+from esd.services.domain.parcels import NO_PULLS, Parcel, Pulls
+from esd.services.domain.rows import RowBlock
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from esd.services.runtime.memory import keep_freed_memory
 from testbed.redis_server import redis_server
@@ -89,10 +90,9 @@ async def measure(store: str, dimension: int, megabytes: float, repetitions: int
     pushes, pulls, pairs = [], [], []
     with _settings(store) as settings:
         async with running_server(settings) as (address, pid), contextlib.AsyncExitStack() as stack:
-            clients = [
-                await stack.enter_async_context(AsyncParameterServerClient(address, spec)) for _ in range(_CLIENTS)
-            ]
-            await clients[0].create_table()
+            servers = [await stack.enter_async_context(ParameterServerConnection(address)) for _ in range(_CLIENTS)]
+            clients = [RowClient([server], spec) for server in servers]
+            await clients[0].create(b"")
             whole = len(ids) * spec.row_bytes / 1e6
             version = 0
             for _ in range(repetitions):
@@ -104,40 +104,26 @@ async def measure(store: str, dimension: int, megabytes: float, repetitions: int
     return Throughput(store.partition(":")[0], dimension, *map(Moved.median, (pushes, pulls, pairs)))
 
 
-def _push(spec: TableSpec, ids: NDArray[np.uint64], version: int) -> Push:
-    none, numbers = ids[:0], np.empty(0, np.int64)
+def _push(spec: TableSpec, ids: NDArray[np.uint64], version: int, pulls: Pulls = NO_PULLS) -> Parcel:
     rows = np.full((len(ids), spec.row_width), 0.5, np.float32)
-    return Push(
-        RowBlock(ids, np.full(len(ids), version), rows),
-        GradientBlock(
-            none,
-            numbers,
-            none,
-            np.empty(0, np.uint32),
-            np.empty(0, np.float32),
-            np.empty((0, spec.dimension), np.float32),
-            worker=0,
-        ),
-    )
+    return Parcel(RowBlock(ids, np.full(len(ids), version), rows), pulls=pulls)
 
 
-async def _pull(client: AsyncParameterServerClient, spec: TableSpec, ids: NDArray[np.uint64], version: int) -> None:
+async def _pull(client: RowClient, spec: TableSpec, ids: NDArray[np.uint64], version: int) -> None:
     rows = np.zeros((len(ids), spec.row_width), np.float32)
     await client.pull(ids, np.full(len(ids), version), rows, np.arange(len(ids)))
     assert (rows == 0.5).all()  # noqa: S101 - a benchmark of something else would be worthless
 
 
-async def _all_pairs(
-    clients: Sequence[AsyncParameterServerClient], spec: TableSpec, ids: NDArray[np.uint64], version: int
-) -> None:
+async def _all_pairs(clients: Sequence[RowClient], spec: TableSpec, ids: NDArray[np.uint64], version: int) -> None:
     """Each client pushes rows of its own to ever higher versions, and pulls what it has pushed before."""
 
-    async def pairs(client: AsyncParameterServerClient, own: NDArray[np.uint64]) -> None:
+    async def pairs(client: RowClient, own: NDArray[np.uint64]) -> None:
         rows = np.zeros((_PAIR_ROWS, spec.row_width), np.float32)
         for step in range(_PAIRS):
             half, other = (own[each * _PAIR_ROWS :][:_PAIR_ROWS] for each in (step % 2, 1 - step % 2))
             pulls = Pulls(other, np.full(_PAIR_ROWS, version + step), np.arange(_PAIR_ROWS))
-            await client.carry(Parcel.of(_push(spec, half, version + step + 1), pulls), rows)
+            await client.carry(_push(spec, half, version + step + 1, pulls), rows)
             assert (rows == 0.5).all()  # noqa: S101
 
     await asyncio.gather(

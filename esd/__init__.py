@@ -48,9 +48,12 @@ from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 if TYPE_CHECKING:
     from esd.data.schema import Id, IdList, Schema, TableOptions
     from esd.hybrid import hybrid_dis
+    from esd.services.clients.checkpoints import CheckpointClient
     from esd.services.clients.dispatcher import DispatcherClient
     from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-    from esd.services.clients.parameter_server import AsyncParameterServerClient
+    from esd.services.clients.parameter_server import ParameterServerConnection
+    from esd.services.clients.rows import RowClient
+    from esd.services.clients.tables import TableClient
     from esd.services.runtime.security import Credentials
     from esd.tables import read
     from esd.worker.models.inputs import Jagged, ModelInputs
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncDispatcherClient",
-    "AsyncParameterServerClient",
+    "CheckpointClient",
     "Credentials",
     "Criterion",
     "Decay",
@@ -90,17 +93,20 @@ __all__ = [
     "ModelSpec",
     "OptimizerKind",
     "OptimizerSpec",
+    "ParameterServerConnection",
     "PhaseTimes",
     "PlanMessage",
     "Pooling",
     "Quality",
     "Registration",
     "Reload",
+    "RowClient",
     "RowLimitPolicy",
     "SampleBatch",
     "Schedule",
     "Schema",
     "Sync",
+    "TableClient",
     "TableOptions",
     "TableSpec",
     "TrainedModel",
@@ -118,12 +124,15 @@ __all__ = [
 # The modules of the names that are imported when they are first used.
 _WHEN_USED = {
     "AsyncDispatcherClient": "esd.services.clients.dispatcher_async",
-    "AsyncParameterServerClient": "esd.services.clients.parameter_server",
+    "CheckpointClient": "esd.services.clients.checkpoints",
     "Credentials": "esd.services.runtime.security",
     "DispatcherClient": "esd.services.clients.dispatcher",
     "Jagged": "esd.worker.models.inputs",
     "Model": "esd.worker.models.model",
     "ModelInputs": "esd.worker.models.inputs",
+    "ParameterServerConnection": "esd.services.clients.parameter_server",
+    "RowClient": "esd.services.clients.rows",
+    "TableClient": "esd.services.clients.tables",
     "Id": "esd.data.schema",
     "IdList": "esd.data.schema",
     "Schema": "esd.data.schema",

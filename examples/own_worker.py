@@ -71,10 +71,10 @@ async def cut(membership: esd.Membership, plan: esd.FlushPlan) -> None:
     """Tells every parameter server, for every table, that this worker owes nothing: so a checkpoint can be taken."""
     job = membership.job
     for address in job.parameter_servers:
-        async with esd.AsyncParameterServerClient(address, job.table, credentials=esd.Credentials.load()) as server:
+        async with esd.ParameterServerConnection(address, credentials=esd.Credentials.load()) as server:
             for table in job.tables:
-                of_table = server.of_table(table)
-                await of_table.cut(plan.iteration, membership.slot, membership.members, epoch=plan.epoch)
+                checkpoints = esd.CheckpointClient(server, table)
+                await checkpoints.cut(plan.iteration, membership.slot, membership.members, epoch=plan.epoch)
 
 
 def carried_out(plan: esd.IterationPlan) -> esd.IterationReport:

@@ -18,8 +18,9 @@ from esd.dispatcher.service.checkpoint.continuation import continuation
 from esd.run.export import export_model
 from esd.run.options import RunOptions
 from esd.run.stream import TrainingStream, without_first
+from esd.services.clients.checkpoints import CheckpointClient
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound, StorageUnwritable
 from esd.services.domain.jobs import JobSpec
@@ -204,9 +205,9 @@ async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT) -> JobSpe
         FailedPrecondition: it holds none.
         Unavailable: the first parameter server is away for too long.
     """
-    async with AsyncParameterServerClient(job.parameter_servers[0], job.table, credentials=credentials) as server:
+    async with ParameterServerConnection(job.parameter_servers[0], credentials=credentials) as server:
         try:
-            stored = await repeated(server.get_checkpoint, PATIENCE_SECONDS, on=AWAY)
+            stored = await repeated(CheckpointClient(server, job.table).get_checkpoint, PATIENCE_SECONDS, on=AWAY)
         except NotFound:
             return continuation(job, b"")
     return continuation(job, stored.manifest)

@@ -14,17 +14,17 @@ from esd.dispatcher.core.grouped_auc import Grouped, mean_gauc
 from esd.dispatcher.core.scores import ScoreHistogram
 from esd.run.model import look_here
 from esd.run.stream import global_batches
-from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.clients.read_ahead import read_ahead
+from esd.services.clients.tables import TableClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, NotFound
-from esd.services.domain.ids import parts_of_tables, shard_of
+from esd.services.domain.ids import parts_of_tables
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import label_classes
 from esd.services.domain.state import Quality
-from esd.services.domain.tables import TableSpec
 from esd.services.runtime.security import PLAINTEXT, Credentials
-from esd.services.runtime.tasks import all_of, run_in
+from esd.services.runtime.tasks import run_in
 from esd.services.runtime.threads import named_threads
 
 _TOGETHER = 16_384  # samples whose rows are read at once, each row once
@@ -74,18 +74,17 @@ class Evaluator:
         of_labels, count = [_OfLabel() for _ in self._job.labels], 0
         async with AsyncExitStack() as stack:
             servers = [
-                await stack.enter_async_context(
-                    AsyncParameterServerClient(address, self._job.table, credentials=self._credentials)
-                )
+                await stack.enter_async_context(ParameterServerConnection(address, credentials=self._credentials))
                 for address in self._job.parameter_servers
             ]
-            dense = await servers[0].get_dense(checkpoint=checkpoint)
+            tables = [TableClient(servers, table) for table in self._job.tables]
+            dense = await tables[0].get_dense(checkpoint=checkpoint)
             scorer = await run_in(self._thread, _make_scorer, self._job, dense)
             chunks = read_ahead(_chunks(self._samples, len(self._job.tables)), _AHEAD)
             async for batch, ids, inverse in await stack.enter_async_context(aclosing(chunks)):
                 values = [
-                    await _look_up([server.of_table(table) for server in servers], table, wanted, checkpoint)
-                    for table, wanted in zip(self._job.tables, ids, strict=True)
+                    (await table.look_up(wanted, checkpoint=checkpoint))[1]
+                    for table, wanted in zip(tables, ids, strict=True)
                 ]
                 losses, bins = await run_in(self._thread, scorer.score, batch, values, inverse)
                 count += len(batch)
@@ -140,18 +139,3 @@ def _chunks(samples: Iterable[SampleBatch], tables: int) -> Iterator[_Chunk]:
     for batch in global_batches(samples, _TOGETHER):
         found = [np.unique(batch.ids[part], return_inverse=True) for part in parts_of_tables(batch.ids, tables)]
         yield batch, [ids for ids, _ in found], [inverse for _, inverse in found]
-
-
-async def _look_up(
-    servers: list[AsyncParameterServerClient], table: TableSpec, ids: NDArray[np.uint64], checkpoint: int
-) -> NDArray[np.float32]:
-    """Reads rows of a table from the shards that have them: float32 [u, D]."""
-    values = np.empty((len(ids), table.dimension), np.float32)
-    owners = shard_of(ids, len(servers))
-
-    async def read(shard: int) -> None:
-        places = np.flatnonzero(owners == shard)
-        _, values[places] = await servers[shard].look_up(ids[places], checkpoint=checkpoint)
-
-    await all_of(map(read, range(len(servers))))
-    return values

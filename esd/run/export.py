@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.services.clients.parameter_server import AsyncParameterServerClient, StoredState
+from esd.services.clients.checkpoints import CheckpointClient, StoredState
+from esd.services.clients.parameter_server import ParameterServerConnection
+from esd.services.clients.tables import TableClient
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.rows import RowBlock
@@ -36,29 +38,29 @@ async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAI
         FailedPrecondition: the rows are not those of the job's last checkpoint; the store has lost or changed some.
     """
     async with AsyncExitStack() as stack:
-        shards = [
+        servers = [
             await stack.enter_async_context(
-                AsyncParameterServerClient(address, job.table, timeout=_TIMEOUT_SECONDS, credentials=credentials)
+                ParameterServerConnection(address, timeout=_TIMEOUT_SECONDS, credentials=credentials)
             )
             for address in job.parameter_servers
         ]
         arrays: dict[str, Any] = {"model": np.array(describe_model(job))}
         for table in job.tables:
             prefix = f"{table.name}/" if len(job.tables) > 1 else ""
-            columns = await _columns_of(table, [shard.of_table(table) for shard in shards])
+            columns = await _columns_of(table, servers)
             arrays |= {prefix + name: values for name, values in columns.items()}
-        dense = await shards[0].get_dense()
+        dense = await TableClient(servers, job.table).get_dense()
     with np.load(io.BytesIO(dense), allow_pickle=False) as parameters:
         arrays |= {f"dense/{name}": values for name, values in parameters.items()}
     write_whole(path, lambda file: np.savez(file, **arrays))
 
 
-async def _columns_of(table: TableSpec, shards: Sequence[AsyncParameterServerClient]) -> dict[str, NDArray[Any]]:
+async def _columns_of(table: TableSpec, servers: Sequence[ParameterServerConnection]) -> dict[str, NDArray[Any]]:
     """Reads all rows of a table, in the order of their ids."""
     blocks = [RowBlock(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty((0, table.row_width), np.float32))]
-    for index, shard in enumerate(shards):
-        stored = await shard.get_checkpoint()
-        scanned = [block async for block in shard.scan()]
+    for index, server in enumerate(servers):
+        stored = await CheckpointClient(server, table).get_checkpoint()
+        scanned = [block async for block in TableClient([server], table).scan()]
         _check_complete(index, stored, scanned)
         blocks += scanned
     ids = np.concatenate([block.ids for block in blocks])

@@ -13,7 +13,6 @@ import numpy as np
 
 from esd.run.worker_host import WorkerHost, end_of
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
@@ -23,6 +22,7 @@ from hardening.fuzz.liar import Lies
 from hardening.fuzz.meddler import Honest, Meddling, meddler
 from hardening.fuzz.rival import rival_of
 from tests.support.reference import train_reference
+from tests.support.server_client import ServerClient
 
 READY_SECONDS = 120.0
 _BATCH = 12
@@ -137,7 +137,7 @@ async def train_beside_a_liar(dispatcher: str, server: str, folder: Path, lies: 
 async def assert_model(job: JobSpec, batches: Sequence[SampleBatch]) -> None:
     """Raises AssertionError unless the parameter server has the model that one machine trains from these batches."""
     expected = train_reference(job, batches)
-    async with AsyncParameterServerClient(job.parameter_servers[0], job.table) as server:
+    async with ServerClient(job.parameter_servers[0], job.table) as server:
         blocks = [block async for block in server.scan()]
         dense = dict(np.load(io.BytesIO(await server.get_dense())))
     ids = np.concatenate([block.ids for block in blocks])

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.batches import LogEntry
 from esd.services.domain.errors import EsdError, Internal
-from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.parcels import Parcel
+from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.retry import repeated
+from tests.support.server_client import ServerClient
 from tests.support.tcp_server import tcp_server
 
 TABLE = TableSpec("lied-about", 4, OptimizerSpec(), seed=1, init_scale=0.5)
@@ -141,7 +142,7 @@ class Life:
         answers: how calls have ended, by the names of errors.
     """
 
-    server: AsyncParameterServerClient
+    server: ServerClient
     version: int = 0
     acknowledged: int = 0
     epoch: int = 0
@@ -181,13 +182,13 @@ class Life:
         rows = np.full((len(IDS), TABLE.row_width), self.version, np.float32)
         block = RowBlock(IDS, np.full(len(IDS), self.version), rows)
         version = self.version
-        await self.server.push(Push(block, _gradients(version, 0)), epoch=self.epoch)
+        await self.server.push(Parcel(block, _gradients(version, 0)), epoch=self.epoch)
         self.acknowledged = max(self.acknowledged, version)
 
     async def push_gradients(self) -> None:
         """Pushes one contribution to rows that nobody looks at, which waits for another one."""
         nothing = RowBlock(IDS[:0], np.empty(0, np.int64), np.empty((0, TABLE.row_width), np.float32))
-        await self.server.push(Push(nothing, _gradients(1, 3)), epoch=self.epoch)
+        await self.server.push(Parcel(nothing, _gradients(1, 3)), epoch=self.epoch)
 
     async def put_dense(self) -> None:
         """Stores dense parameters that were not there before."""
@@ -240,7 +241,7 @@ async def live_with(liar: LyingRedis, address: str, rng: random.Random, *, calls
     Raises:
         AssertionError: it has acknowledged what is not stored, answers with a defect, or does not recover.
     """
-    async with AsyncParameterServerClient(address, TABLE) as server:
+    async with ServerClient(address, TABLE) as server:
         life = Life(server)
         await server.create_table()
         while life.answers.total() < calls:

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
+from tests.support.server_client import ServerClient
 
 _PAUSE_SECONDS = 0.05  # between its attempts, so that the job gets on
 
-Claim = Callable[[AsyncParameterServerClient, int], Awaitable[object]]  # by a client that is not the job's, in an epoch
+Claim = Callable[[ServerClient, int], Awaitable[object]]  # by a client that is not the job's, in an epoch
 
 # What a parameter server must refuse whenever it is said, by name. Whoever says `takes_over` of a later epoch is
 # believed, as that is how a dispatcher goes on with the job of one that has died.
@@ -37,7 +37,7 @@ async def rival_of(job: JobSpec) -> AsyncIterator[None]:
     over = asyncio.Event()
 
     async def claim_all() -> None:
-        async with AsyncParameterServerClient(job.parameter_servers[0], job.table) as rival:
+        async with ServerClient(job.parameter_servers[0], job.table) as rival:
             while not over.is_set():
                 for name, claim in _CLAIMS.items():
                     try:

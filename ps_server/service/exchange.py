@@ -23,8 +23,8 @@ from esd.protos import ps_pb2
 from esd.ps_server.core.table import Pushed, Table
 from esd.ps_server.core.tables import Tables
 from esd.ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget, Share
+from esd.ps_server.service.frame_content import apply_frame, decode_frame
 from esd.ps_server.service.frame_pulls import FramePulls
-from esd.ps_server.service.frames import apply_frame, decode_frame
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.service.store_access import StoreThreads
 from esd.ps_server.service.turns import in_turn
@@ -58,7 +58,7 @@ _RECEIVED, _SENT = (metrics.EXCHANGE_BYTES.labels(operation) for operation in ("
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ExchangeService:
     """The objects that all streams of a server share."""
 
     tables: Tables
@@ -80,7 +80,7 @@ class Exchange:
             stream.close()
 
 
-class _Frame:
+class _OpenFrame:
     """A frame whose last answer is not sent yet."""
 
     def __init__(self, data: bytes, share: Share) -> None:
@@ -94,25 +94,25 @@ class _Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Reply:
     """One answer to a frame: a message, or none yet; `last` marks the frame's final answer."""
 
-    frame: _Frame
+    frame: _OpenFrame
     message: bytes | None
     last: bool
     code: grpc.StatusCode = grpc.StatusCode.OK
 
 
 class _Stream:
-    def __init__(self, exchange: Exchange, context: Context) -> None:
+    def __init__(self, exchange: ExchangeService, context: Context) -> None:
         settings = exchange.settings
         self._exchange = exchange
         self._context = context
         self._credit = Credit(settings.exchange_frames, settings.exchange_bytes)
         self._last_sequence = 0
-        self._unanswered: set[_Frame] = set()
+        self._unanswered: set[_OpenFrame] = set()
         self._unanswered_bytes = 0
-        self._queue: deque[_Answer | _Frame] = deque()
+        self._queue: deque[_Reply | _OpenFrame] = deque()
         self._work = asyncio.Event()  # the queue has an item, or the stream is closing
         self._room = asyncio.Event()  # the queue is short enough for the next frame to be read
         self._room.set()
@@ -137,7 +137,7 @@ class _Stream:
                 while self._queue:
                     item = self._queue.popleft()
                     self._room.set()
-                    answer = item if isinstance(item, _Answer) else await self._go_on(item)
+                    answer = item if isinstance(item, _Reply) else await self._go_on(item)
                     if answer is not None:
                         await self._write(answer)
                 if self._unanswered or not self._closing:
@@ -156,7 +156,7 @@ class _Stream:
 
     async def _take(self, data: bytes) -> None:
         """Applies a frame, and puts its first answer into the queue."""
-        frame = _Frame(data, self._exchange.budget.share())
+        frame = _OpenFrame(data, self._exchange.budget.share())
         self._unanswered.add(frame)
         self._unanswered_bytes += frame.size
         try:
@@ -173,7 +173,7 @@ class _Stream:
         frame.queued = False
         self._wake(frame)  # rows may have arrived while the frame was applied
 
-    def _admit(self, frame: _Frame) -> None:
+    def _admit(self, frame: _OpenFrame) -> None:
         """Checks a frame's size, sequence and credit.
 
         Raises:
@@ -200,7 +200,7 @@ class _Stream:
                 f"{settings.variable('exchange_bytes')}={self._credit.bytes}"
             )
 
-    def _apply_at_once(self, frame: _Frame, content: Content, table: Table) -> _Answer | None:
+    def _apply_at_once(self, frame: _OpenFrame, content: Content, table: Table) -> _Reply | None:
         """Applies a frame without leaving the event loop; None if it must be applied in a thread."""
         if not isinstance(content, HeldFrame) or self._exchange.threads.refuses:
             return None
@@ -219,9 +219,9 @@ class _Stream:
                 self._begin_pulls(frame, content, table, applied.pulls).lag()
             except Exception as error:  # noqa: BLE001 - a frame's boundary
                 return self._refusal(frame, error, stored)
-        return _Answer(frame, applied.answer, last=applied.pulls is None)
+        return _Reply(frame, applied.answer, last=applied.pulls is None)
 
-    async def _apply(self, frame: _Frame, data: bytes, table: Table) -> _Answer:
+    async def _apply(self, frame: _OpenFrame, data: bytes, table: Table) -> _Reply:
         """Applies a frame in a thread of the store."""
         exchange = self._exchange
         request = parse_frame(data)
@@ -247,13 +247,13 @@ class _Stream:
             if isinstance(outcome, Exception):
                 raise outcome
             if outcome is None or frame.pulls is None:
-                return _Answer(frame, encode_stored(frame.sequence, stored), last=True)
+                return _Reply(frame, encode_stored(frame.sequence, stored), last=True)
             message = frame.pulls.settle(outcome, stored)
         except Exception as error:  # noqa: BLE001 - a frame's boundary
             return self._refusal(frame, error, stored)
-        return _Answer(frame, message, last=frame.pulls.done)
+        return _Reply(frame, message, last=frame.pulls.done)
 
-    def _begin_pulls(self, frame: _Frame, content: Content, table: Table, pulls: ExactPulls) -> FramePulls:
+    def _begin_pulls(self, frame: _OpenFrame, content: Content, table: Table, pulls: ExactPulls) -> FramePulls:
         """Reserves memory for the pulls of a frame, and begins them. Raises Overloaded if too little is left."""
         frame.share.take(BYTES_PER_PULLED_ID * (pulls.due + pulls.lagging))
         deadline = asyncio.get_running_loop().time() + self._longest_wait(content)
@@ -267,7 +267,7 @@ class _Stream:
         """Returns for how many seconds a frame may wait for rows."""
         return min(content.wait_ms / 1000, self._exchange.settings.pull_wait_seconds)
 
-    async def _go_on(self, frame: _Frame) -> _Answer | None:
+    async def _go_on(self, frame: _OpenFrame) -> _Reply | None:
         """Reads the rows of a frame's pulls that are due; returns an answer, or None if there is nothing to read."""
         frame.queued = False
         if frame.pulls is None or not frame.pulls.ready:
@@ -276,16 +276,16 @@ class _Stream:
             message = await frame.pulls.go_on(self._exchange.threads)
         except Exception as error:  # noqa: BLE001 - a frame's boundary
             return self._refusal(frame, error)
-        return _Answer(frame, message, last=frame.pulls.done)
+        return _Reply(frame, message, last=frame.pulls.done)
 
-    def _refusal(self, frame: _Frame, error: Exception, stored: Stored | None = None) -> _Answer:
+    def _refusal(self, frame: _OpenFrame, error: Exception, stored: Stored | None = None) -> _Reply:
         """Returns the last answer of a frame, with an error."""
         status = status_of(error)
         _log.info("frame %d refused: %s", frame.sequence, status.details, extra={"code": status.code.name})
         message = encode_refusal(frame.sequence, stored, status.code.value[0], status.reason, status.details)
-        return _Answer(frame, message, last=True, code=status.code)
+        return _Reply(frame, message, last=True, code=status.code)
 
-    async def _write(self, answer: _Answer) -> None:
+    async def _write(self, answer: _Reply) -> None:
         frame = answer.frame
         if answer.last:
             self._forget(frame)  # before the write: a peer that has read the answer may send another frame at once
@@ -299,14 +299,14 @@ class _Stream:
         else:
             self._wake(frame)
 
-    def _wake(self, frame: _Frame) -> None:
+    def _wake(self, frame: _OpenFrame) -> None:
         """Puts a frame into the queue if its pulls have rows to read."""
         if frame.pulls is not None and frame.pulls.ready and not frame.queued:
             frame.queued = True
             self._queue.append(frame)
             self._work.set()
 
-    def _forget(self, frame: _Frame) -> None:
+    def _forget(self, frame: _OpenFrame) -> None:
         if frame in self._unanswered:
             self._unanswered.remove(frame)
             self._unanswered_bytes -= frame.size

@@ -14,7 +14,7 @@ from esd.protos import ps_pb2, ps_pb2_grpc
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.tables import Tables
 from esd.ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
-from esd.ps_server.service.exchange import Exchange
+from esd.ps_server.service.exchange import ExchangeService
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.service.store_access import StoreThreads
 from esd.ps_server.service.uploads import receive_upload
@@ -61,7 +61,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self._settings = settings
         self._budget = ByteBudget(settings.max_waiting_bytes, settings.variable("max_waiting_bytes"))
         self._waiting = _WaitingPulls()
-        self._exchange = Exchange(tables, self._waiting, threads, self._budget, settings)
+        self._exchange = ExchangeService(tables, self._waiting, threads, self._budget, settings)
 
     def refuse_waiting(self, reason: FailedPrecondition) -> None:
         """Ends all waiting pulls with this error, because their rows will not come."""

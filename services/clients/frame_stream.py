@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from esd.services.clients.frames import Frame
+from esd.services.clients.frame import Frame
 from esd.services.clients.outbox import Outbox
 from esd.services.clients.traffic import Traffic
 from esd.services.domain.errors import EsdError, Internal, Unavailable
@@ -18,29 +18,29 @@ from esd.services.runtime.status import domain_errors, error_of
 from esd.services.wire.exchange import Credit
 from esd.services.wire.frames import Answer
 
-# A pull may wait for what another worker pushes, and that one's push must not wait behind pulls that wait for this
-# worker's. So pulls are sent while less than this share of the credit is used, and pushes as long as there is any.
+# A pull may wait for another worker's push, which must not wait in turn for pulls that wait for this worker's push. So
+# pulls are sent while less than this share of the credit is used, and pushes while there is any credit.
 _SHARE_OF_PULLS = 0.5
-# The server says by itself that a row did not come in time. It gets this much of the timeout to do so.
+# The server reports by itself that a row was not there in time. It gets this multiple of the timeout to do so.
 _SILENCE = 1.25
 
 
 class FrameStream:
-    """Writes frames within the credit of the server, and gives each the answers that are its own.
+    """Writes frames within the credit of the server, and gives each answer to its frame.
 
-    What arrives passes `traffic` in the order in which it comes, apart from acknowledgements: they are a few bytes, and
-    what they tell has happened, whatever else is on its way.
+    Answers pass `traffic` in the order of their arrival. Acknowledgements count at once: they have a few bytes, and the
+    push has happened, whatever else is on its way.
 
     Args:
         call: of the stream; its messages are bytes.
-        outbox: has the frames.
-        traffic: what the messages pass.
-        timeout: seconds that the server may be silent, beside the time in which `traffic` moves the bytes.
-        refused: is told of a frame that the server has refused, and why.
-        server: who that is, for errors.
+        outbox: the frames to send.
+        traffic: the link that the messages pass.
+        timeout: seconds that the server may be silent, in addition to the time in which `traffic` moves the bytes.
+        refused: called with a frame that the server has refused, and the error.
+        server: name of the server, for errors.
 
     Attributes:
-        useful: whether some frame was answered to the end.
+        useful: whether at least one frame had its last answer on this stream.
     """
 
     def __init__(
@@ -65,34 +65,34 @@ class FrameStream:
         self._bytes_unanswered = 0
         self._pushing: set[Frame] = set()  # not acknowledged
         self._last_number = 0
-        self._arriving: deque[tuple[float, Answer]] = deque()  # by the time when they have passed `traffic`
+        self._arriving: deque[tuple[float, Answer]] = deque()  # with the time at which each has passed `traffic`
         self._arrival: asyncio.TimerHandle | None = None
-        self._last_sign = time.monotonic()  # of life: something was sent, or has come
-        self._failure: EsdError | None = None  # with which it ends beside reading
+        self._last_sign = time.monotonic()  # when a message was sent, or has arrived
+        self._failure: EsdError | None = None  # the reason, if the stream is cancelled here
         self._watch: asyncio.TimerHandle | None = None
 
     @property
     def idle(self) -> bool:
-        """Whether every frame that was sent is answered."""
+        """Whether every sent frame is answered."""
         return not self._unanswered
 
     def end(self) -> None:
-        """Ends the stream, whatever is unanswered. To cancel `run` would cancel a read, of which gRPC keeps memory."""
+        """Ends the stream, with or without unanswered frames. If `run` were cancelled, gRPC would leak its read."""
         self._call.cancel()
 
     async def run(self) -> EsdError:
-        """Carries frames until the stream ends, and returns why it did. The unanswered ones go back to the outbox."""
+        """Carries frames until the stream ends, and returns the reason. Unanswered frames return to the outbox."""
         self._watch = self._loop.call_later(self._timeout, self._notice_silence)
         writing = self._loop.create_task(self._write())
         error: EsdError = Unavailable(f"{self._server} has ended the exchange")
         try:
             with domain_errors():
                 while (message := await self._call.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]  # missing in the stubs only
-                    self._take(message)
+                    self._receive(message)
         except EsdError as broken:
             error = self._failure or broken
         finally:
-            self._call.cancel()  # it has ended, or must
+            self._call.cancel()  # a no-op after the end
             writing.cancel()
             for timer in (self._watch, self._arrival):
                 if timer is not None:
@@ -116,10 +116,10 @@ class FrameStream:
                     await self._outbox.changed.wait()
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            self._call.cancel()  # it is broken, and who reads finds out why
+            self._call.cancel()  # the stream is broken, and `run` finds the reason
 
     def _next(self) -> tuple[Frame | None, bool]:
-        """Returns the frame that is to be sent now, None if there is none, and whether what it pulls goes with it."""
+        """Returns the frame to send now, or None, and whether its pulls are sent with it."""
         frame = self._outbox.first()
         if frame is None or self._fits(frame, _SHARE_OF_PULLS):
             return frame, True
@@ -127,7 +127,7 @@ class FrameStream:
         return (push if push is not None and self._fits(push, 1.0) else None), False
 
     def _fits(self, frame: Frame, share: float) -> bool:
-        """Whether a share of the server's credit is enough; a frame beyond all of it is sent, and refused by name."""
+        """Whether a share of the credit is enough. A frame above all of it is sent alone, for the server to refuse."""
         if self._credit is None:
             return False
         return not self._unanswered or (
@@ -151,35 +151,35 @@ class FrameStream:
 
     # --- reading
 
-    def _take(self, message: bytes) -> None:
-        """Takes a message of the server.
+    def _receive(self, message: bytes) -> None:
+        """Handles a message of the server.
 
         Raises:
-            Internal: it is none, or answers a frame that is not unanswered.
+            Internal: the bytes are no answer, or no frame waits for it.
         """
         self._last_sign = time.monotonic()
         answer = Answer(message)
-        said, credit = answer.said, answer.credit
+        parts, credit = answer.parts, answer.credit
         if credit is not None:
             self._credit = credit
             self._outbox.changed.set()
             return
-        frame = self._unanswered.get(said.sequence)
+        frame = self._unanswered.get(parts.sequence)
         if frame is None:
             raise self._unasked(answer)
         wait = self._traffic.down(len(message))
-        if said.stored:
-            frame.acknowledge(said.newly_stored, said.already_known)
+        if parts.stored:
+            frame.acknowledge(parts.newly_stored, parts.already_known)
             self._push_ends(frame)
         if wait <= 0 and not self._arriving:
             self._deliver(frame, answer)
-        elif said.row_bytes or said.refused or said.done:
+        elif parts.row_bytes or parts.refused or parts.done:
             self._arriving.append((self._last_sign + wait, answer))
             if self._arrival is None:
                 self._arrival = self._loop.call_later(wait, self._arrive)
 
     def _arrive(self) -> None:
-        """Delivers what has passed the traffic by now."""
+        """Delivers the answers that have passed the traffic by now."""
         self._arrival = None
         while self._arriving:
             wait = self._arriving[0][0] - time.monotonic()
@@ -187,32 +187,32 @@ class FrameStream:
                 self._arrival = self._loop.call_later(wait, self._arrive)
                 return
             _, answer = self._arriving.popleft()
-            frame = self._unanswered.get(answer.said.sequence)
-            if frame is None:  # one that was on its way has answered it to the end
+            frame = self._unanswered.get(answer.parts.sequence)
+            if frame is None:  # an earlier answer was its last
                 self._failure = self._unasked(answer)
                 self._call.cancel()
                 return
             self._deliver(frame, answer)
 
     def _unasked(self, answer: Answer) -> Internal:
-        return Internal(f"{self._server} answers frame {answer.said.sequence}, which waits for no answer")
+        return Internal(f"{self._server} answers frame {answer.parts.sequence}, which waits for no answer")
 
     def _deliver(self, frame: Frame, answer: Answer) -> None:
         try:
-            frame.take_rows(answer)
+            frame.place_rows(answer)
         except Internal as error:
             frame.fail(error)
         refusal = answer.refusal
-        if refusal is None and not answer.said.done:
+        if refusal is None and not answer.parts.done:
             return
         self._push_ends(frame)
-        del self._unanswered[answer.said.sequence]
+        del self._unanswered[answer.parts.sequence]
         self._bytes_unanswered -= frame.sent_bytes
         if refusal is not None:
             self._refused(frame, error_of(refusal.code, refusal.reason, refusal.message))
         else:
             self.useful = True
-            if frame.goes_on:
+            if frame.continues:
                 self._outbox.put_again([frame])
             else:
                 frame.end()
@@ -225,7 +225,7 @@ class FrameStream:
             self._traffic.push_ends(frame.push_bytes)
 
     def _notice_silence(self) -> None:
-        """Ends the stream if something has been waited for, for too long; or looks again later."""
+        """Ends the stream if the server owes an answer for too long; otherwise looks again later."""
         size = self._bytes_unanswered + sum(frame.bytes_missing for frame in self._unanswered.values())
         allowed = self._traffic.deadline(size, _SILENCE * self._timeout)
         waits = self._credit is None or self._unanswered

@@ -1,4 +1,4 @@
-"""The frames that a client has not sent yet, in the order in which they go."""
+"""The queue of an exchange: unsent frames, in the order in which they are sent."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 
-from esd.services.clients.frames import Frame
+from esd.services.clients.frame import Frame
 
 
 class Outbox:
-    """Frames that wait to be sent: first those that were sent before, then the urgent ones, then the others.
+    """Frames that wait to be sent: first repeated frames, then urgent ones, then the others.
 
     Attributes:
-        changed: set when there may be something to send; whoever has looked clears it.
-        closed: no frame comes any more.
+        changed: set when there may be a frame to send; the task that sends frames clears it.
+        closed: whether no frame will be added any more.
     """
 
     def __init__(self) -> None:
@@ -29,23 +29,23 @@ class Outbox:
         self._room.set()
 
     def number(self) -> int:
-        """Returns the number of another frame, above all before."""
+        """Returns the number of the next frame, above all earlier numbers."""
         self._numbers += 1
         return self._numbers
 
     def put(self, frame: Frame, *, urgent: bool) -> None:
-        """Takes a frame that was never sent."""
+        """Adds a frame that was never sent."""
         (self._urgent if urgent else self._others).append(frame)
         self._room.clear()
         self.changed.set()
 
     def put_again(self, frames: Iterable[Frame]) -> None:
-        """Takes frames that were sent before, to be sent in this order, before those that it has."""
+        """Adds frames that were sent before; they are sent again in this order, before all others."""
         self._again.extendleft(reversed(list(frames)))
         self.changed.set()
 
     def first(self) -> Frame | None:
-        """Returns the frame that is to be sent next; what nobody waits for any more is dropped."""
+        """Returns the next frame to send, after dropping answered and cancelled frames; None if there is none."""
         for queue in self._queues:
             while queue and queue[0].over:
                 queue.popleft()
@@ -55,21 +55,21 @@ class Outbox:
         return None
 
     def first_push(self) -> Frame | None:
-        """Returns the first of the frames that still have to push something."""
+        """Returns the first frame whose push is not acknowledged."""
         return next((frame for queue in self._queues for frame in queue if frame.pushes), None)
 
     def take(self, frame: Frame) -> None:
-        """Takes out a frame: it is being sent."""
+        """Removes a frame, which is sent now."""
         next(queue for queue in self._queues if frame in queue).remove(frame)
         if not self._urgent and not self._others:
             self._room.set()
 
     async def room(self) -> None:
-        """Returns when no frame waits to be sent for the first time."""
+        """Returns when no frame waits for its first sending."""
         await self._room.wait()
 
     def empty(self) -> list[Frame]:
-        """Takes out all frames."""
+        """Removes and returns all frames."""
         frames = [frame for queue in self._queues for frame in queue]
         for queue in self._queues:
             queue.clear()

@@ -1,4 +1,4 @@
-"""The client of another worker of the job, to which rows go directly (protos/worker.proto)."""
+"""The client of another worker of the job, which receives rows directly (protos/worker.proto)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 
 from esd.protos import worker_pb2, worker_pb2_grpc
 from esd.services.clients.exchange import Exchange
-from esd.services.clients.frames import Frame
+from esd.services.clients.frame import Frame
 from esd.services.clients.traffic import Traffic
 from esd.services.domain.errors import Unavailable
-from esd.services.domain.frames import Parcel, RowPush
+from esd.services.domain.parcels import Parcel
+from esd.services.domain.rows import RowBlock
 from esd.services.domain.tables import TableSpec
 from esd.services.runtime.answers import ReadableAnswers
 from esd.services.runtime.channel import channel
 from esd.services.runtime.retry import AWAY, repeated
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.status import domain_errors
-from esd.services.wire.frames import encode_parcel
 
 _DELIVER = "/esd.v1.Worker/Deliver"
 _CALL_SECONDS = 10.0  # for a call that is answered at once
@@ -26,14 +26,14 @@ class AsyncWorkerClient:
     """Sends rows to one other worker, in the event loop in which it was made.
 
     Args:
-        address: `host:port` at which that worker is reached.
+        address: `host:port` of that worker.
         slot: its slot in the job.
-        timeout: seconds that it may be silent, beside the time in which `traffic` moves the bytes.
-        patience: for how many seconds frames are sent again while it is unavailable.
-        traffic: what the rows pass on their way.
-        max_message_bytes: longest message sent or taken.
+        timeout: seconds that it may be silent, in addition to the time in which `traffic` moves the bytes.
+        patience: seconds for which frames are sent again while the worker is unavailable.
+        traffic: the link that the rows pass.
+        max_message_bytes: upper bound on a message, sent or received.
         credentials: for a worker that uses TLS or asks for a token.
-        caller: a name for its log.
+        caller: a name for the worker's log.
     """
 
     def __init__(
@@ -49,7 +49,6 @@ class AsyncWorkerClient:
         caller: str,
     ) -> None:
         self._slot = slot
-        self._traffic = traffic
         self._channel = channel(address, max_message_bytes, credentials=credentials, caller=caller)
         self._stub: Any = worker_pb2_grpc.WorkerStub(ReadableAnswers(self._channel))  # type: ignore[no-untyped-call]
         stream: Any = self._channel.stream_stream(_DELIVER, None, None)  # messages are bytes
@@ -57,16 +56,16 @@ class AsyncWorkerClient:
         self._exchange = Exchange(stream, traffic, timeout, {Unavailable: patience}, name)
 
     async def meet(self, epoch: int, within: float) -> None:
-        """Returns when the worker is in its slot of this epoch and has been reached.
+        """Returns when the worker has been reached in its slot of this epoch.
 
         Args:
-            epoch: that begins.
-            within: seconds to try again for.
+            epoch: the epoch that begins.
+            within: seconds for which failed calls are repeated.
 
         Raises:
-            FailedPrecondition: another worker is there.
-            StaleEpoch: it is in a later epoch.
-            Unavailable, DeadlineExceeded: it cannot be reached.
+            FailedPrecondition: another worker answers at the address.
+            StaleEpoch: the worker is in a later epoch.
+            Unavailable, DeadlineExceeded: the worker cannot be reached.
         """
         request = worker_pb2.MeetRequest(epoch=epoch, slot=self._slot)
 
@@ -76,26 +75,20 @@ class AsyncWorkerClient:
 
         await repeated(meet, within, on=AWAY)
 
-    def deliver(self, spec: TableSpec, rows: RowPush, iteration: int, *, epoch: int, urgent: bool) -> list[Frame]:
-        """Sends rows as soon as they may be sent, and returns at once: they have been read.
+    def deliver(self, spec: TableSpec, rows: RowBlock, iteration: int, *, epoch: int, urgent: bool) -> list[Frame]:
+        """Queues rows, and returns at once: they have been copied into the frames.
 
         Args:
             spec: their table.
-            rows: whole ones, with their optimizer state, which the worker trains next.
-            iteration: in which it does, 1 or more.
+            rows: whole rows, with their optimizer state, which the worker trains next.
+            iteration: the one in which it trains them, 1 or more.
             epoch: of the plan.
-            urgent: they go before what is not, and was not sent yet.
+            urgent: whether the frames overtake unsent frames that are not urgent.
 
         Returns:
-            The frames that carry them. They are stored when the worker has taken them in.
+            The frames of the rows. A frame is stored when the worker has accepted its rows.
         """
-        frames = []
-        for piece in Parcel.of_rows(rows).pieces(spec, self._traffic.chunk_bytes):
-            message = encode_parcel(piece, spec, self._exchange.number(), epoch=epoch, iteration=iteration)
-            frame = Frame(message)
-            self._exchange.submit(frame, urgent=urgent)
-            frames.append(frame)
-        return frames
+        return self._exchange.send(Parcel(rows), spec, epoch=epoch, iteration=iteration, urgent=urgent)
 
     async def close(self) -> None:
         """Closes the stream and the channel."""

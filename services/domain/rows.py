@@ -1,7 +1,7 @@
-"""Rows and gradients on the move between workers and the parameter server, as columns, and the checks they must pass.
+"""Rows and gradients that travel between workers and the parameter server, as columns, and the checks they must pass.
 
 Workers build these blocks, the wire carries them, and the parameter server checks and stores them. Workers may trust
-what they build; the server calls `validate` on what it receives.
+their own blocks; the server calls `validate` on those that it receives.
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ Part = slice | NDArray[np.bool_] | NDArray[np.integer]
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """r rows of a table with the version that each of them has.
+    """r rows of a table, each with its version.
 
     Attributes:
         ids: uint64 [r], distinct.
         versions: int64 [r].
-        rows: float32 [r, W], the D values of each row and then its optimizer state.
+        rows: float32 [r, W], the D values of each row and then its optimizer state; float32 [.., W] with `slots`.
+        slots: uint32 [r], the place of each row in `rows`, for a block that lies in a larger table, such as a worker's
+            cache; None: `rows` has the rows of the block in order. Received blocks have none.
     """
 
     ids: NDArray[np.uint64]
     versions: NDArray[np.int64]
     rows: NDArray[np.float32]
+    slots: NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getitem__(self, part: Part) -> Self:
-        return type(self)(self.ids[part], self.versions[part], self.rows[part])
+        return type(self)(self.ids[part], self.versions[part], *_part(self.rows, self.slots, part))
 
     def pieces(self, size: int) -> Iterator[Self]:
         """Yields the block in pieces of at most `size` rows, in order."""
@@ -46,7 +49,7 @@ class RowBlock:
             yield self[start : start + size]
 
     def validate(self, spec: TableSpec) -> None:
-        """Raises InvalidArgument unless this is a push that the table can take."""
+        """Raises InvalidArgument unless the table can store the block, which has no slots."""
         check_columns(self.ids, versions=self.versions)
         check_distinct(self.ids)
         check_versions(self.ids, self.versions, lowest=1)
@@ -63,8 +66,9 @@ class GradientBlock:
         contributors: uint64 [r], bit w is set when worker slot w contributes.
         steps: uint32 [r], optimizer step (iteration + 1) that produced the gradient.
         rates: float32 [r], learning rate of that step.
-        gradients: float32 [r, D].
+        gradients: float32 [r, D]; float32 [.., D or more] with `slots`, a gradient being the first D floats.
         worker: slot of the sender, 0..63.
+        slots: uint32 [r], the place of each gradient in `gradients`; None: in order, as for `RowBlock`.
     """
 
     ids: NDArray[np.uint64]
@@ -74,23 +78,26 @@ class GradientBlock:
     rates: NDArray[np.float32]
     gradients: NDArray[np.float32]
     worker: int
+    slots: NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getitem__(self, part: Part) -> Self:
+        gradients, slots = _part(self.gradients, self.slots, part)
         return type(self)(
             self.ids[part],
             self.targets[part],
             self.contributors[part],
             self.steps[part],
             self.rates[part],
-            self.gradients[part],
+            gradients,
             self.worker,
+            slots,
         )
 
     def validate(self, spec: TableSpec) -> None:
-        """Raises InvalidArgument unless this is a push that the table can take."""
+        """Raises InvalidArgument unless the table can store the block, which has no slots."""
         check_columns(
             self.ids,
             target_versions=self.targets,
@@ -117,17 +124,6 @@ class GradientBlock:
             raise InvalidArgument(f"rate of row {self.ids[at]} is {self.rates[at]}, it must be at least 0 and finite")
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
-    """What a worker sends to the parameter servers at once. The rows are stored first, then the gradients."""
-
-    rows: RowBlock
-    gradients: GradientBlock
-
-    def __len__(self) -> int:
-        return len(self.rows) + len(self.gradients)
-
-
 def check_columns(ids: NDArray[np.uint64], **columns: NDArray[np.generic]) -> None:
     """Raises InvalidArgument unless every column has one entry per id."""
     for name, column in columns.items():
@@ -136,7 +132,7 @@ def check_columns(ids: NDArray[np.uint64], **columns: NDArray[np.generic]) -> No
 
 
 def check_distinct(ids: NDArray[np.uint64]) -> None:
-    """Raises InvalidArgument when an id is there twice."""
+    """Raises InvalidArgument when an id occurs twice."""
     ordered = np.sort(ids)
     twice = ordered[1:] == ordered[:-1]
     if twice.any():
@@ -152,6 +148,13 @@ def check_versions(ids: NDArray[np.uint64], versions: NDArray[np.int64], lowest:
             f"version of row {ids[at]} is {versions[at]}, it must be in {lowest}..{MAX_VERSION} and "
             f"name at least {lowest} trainings in its low 30 bits"
         )
+
+
+def _part(
+    table: NDArray[np.float32], slots: NDArray[np.uint32] | None, part: Part
+) -> tuple[NDArray[np.float32], NDArray[np.uint32] | None]:
+    """Returns the table and the slots of a part of a block; only a block without slots is cut."""
+    return (table[part], None) if slots is None else (table, slots[part])
 
 
 def _check_floats(ids: NDArray[np.uint64], values: NDArray[np.float32], width: int, what: str) -> None:

@@ -1,6 +1,6 @@
-"""A client's side of the exchange: encoding of frames, and decoding of answers (protos/ps.proto, Exchange).
+"""A client's end of the exchange on the wire: frames that it sends and answers that it receives (protos/ps.proto).
 
-Frames to another worker, and its answers, use a subset of the same fields (protos/worker.proto, Deliver). Native code
+A frame for another worker has a part of these fields, and so has its answer (protos/worker.proto, Deliver). Native code
 writes and reads the messages, so that rows are copied once.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from esd.native import wire as native
 from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.errors import Internal
-from esd.services.domain.frames import Parcel, Pulls
+from esd.services.domain.parcels import Parcel, Pulls
 from esd.services.domain.tables import TableSpec
 from esd.services.wire.exchange import Credit
 
@@ -24,14 +24,14 @@ _LONGEST_WAIT_MS = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """The message of a frame, in three parts: head, pushes and pulls.
+class FrameMessage:
+    """The message of a frame, in three parts: head, pushes, pulls.
 
     Attributes:
         data: the bytes.
-        sequence: the number of the frame; it is the first field of the head.
-        pushes_at: the offset of the pushes in `data`.
-        pulls_at: the offset of the pulls in `data`.
+        sequence: number of the frame; it comes first in the head.
+        pushes_at: offset of the pushes.
+        pulls_at: offset of the pulls.
     """
 
     data: bytes
@@ -41,18 +41,18 @@ class Message:
 
     @property
     def pushes(self) -> bool:
-        """Whether the frame has pushes."""
+        """Whether the frame pushes anything."""
         return self.pulls_at > self.pushes_at
 
     def without_pushes(self) -> Self:
-        """Returns the frame with its pulls only."""
+        """Returns the frame without its pushes."""
         if not self.pushes:
             return self
         data = self.data[: self.pushes_at] + self.data[self.pulls_at :]
         return type(self)(data, self.sequence, self.pushes_at, self.pushes_at)
 
     def without_pulls(self) -> Self:
-        """Returns the frame with its pushes only."""
+        """Returns the frame without its pulls."""
         return type(self)(self.data[: self.pulls_at], self.sequence, self.pushes_at, self.pulls_at)
 
     def numbered(self, sequence: int) -> Self:
@@ -66,16 +66,16 @@ class Message:
 
 def encode_parcel(
     parcel: Parcel, spec: TableSpec, sequence: int, *, epoch: int, wait_seconds: float = 0.0, iteration: int = 0
-) -> Message:
-    """Encodes a parcel as a frame; empty parts are left out.
+) -> FrameMessage:
+    """Encodes a parcel as a frame, without its empty parts.
 
     Args:
-        parcel: rows, gradients and pulls for one server, small enough for one frame.
+        parcel: for one server, small enough for one frame.
         spec: the table.
-        sequence: the number of the frame, from 1.
-        epoch: the epoch of the plan.
-        wait_seconds: the longest wait of pulls for their versions, and of gradients for the versions before theirs.
-        iteration: the iteration in which another worker trains the rows; 0 for a frame to a parameter server.
+        sequence: number of the frame, from 1.
+        epoch: of the plan.
+        wait_seconds: seconds that pulls may wait for their versions, and gradients for the versions before theirs.
+        iteration: the one in which another worker trains the rows; 0: the frame is for a parameter server.
     """
     rows, gradients, pulls = parcel.rows, parcel.gradients, parcel.pulls
     data, pushes_at, pulls_at = native.write_frame(
@@ -86,22 +86,22 @@ def encode_parcel(
         iteration,
         rows.ids,
         rows.versions,
-        rows.values.table,
-        rows.values.slots,
+        rows.rows,
+        rows.slots,
         gradients.ids,
         gradients.targets,
         gradients.contributors,
         gradients.steps,
         gradients.rates,
-        gradients.values.table,
-        gradients.values.slots,
+        gradients.gradients,
+        gradients.slots,
         spec.dimension if len(gradients) else 0,
         gradients.worker,
         pulls.ids,
         pulls.versions,
         pulls.stateless,
     )
-    return Message(data, sequence, pushes_at, pulls_at)
+    return FrameMessage(data, sequence, pushes_at, pulls_at)
 
 
 class Answer:
@@ -109,40 +109,42 @@ class Answer:
 
     Attributes:
         message: the bytes.
-        said: the decoded fields, except refusal and credit.
-        refusal: the refusal of the frame; None if it was not refused.
-        credit: the limits that the server grants; None if the message grants none.
+        parts: the fields of the message, and where in it the rows lie.
+        refusal: the error with which the frame was refused, or None.
+        credit: the credit that the server grants; None in an answer to a frame.
+
+    Raises:
+        Internal: the bytes are no such message.
     """
 
-    __slots__ = ("credit", "message", "refusal", "said")
+    __slots__ = ("credit", "message", "parts", "refusal")
 
     def __init__(self, message: bytes) -> None:
-        """Decodes a message. Raises Internal if the bytes are no answer."""
         self.message = message
         self.refusal: common_pb2.Refusal | None = None
         self.credit: Credit | None = None
         try:
-            self.said = native.AnswerParts(message)
-            if self.said.refused or self.said.credit:  # both are rare, so only their presence is read natively
+            self.parts = native.AnswerParts(message)
+            if self.parts.refused or self.parts.credit:  # rare, and so left to protobuf
                 parsed = ps_pb2.ExchangeResponse.FromString(message)
-                self.refusal = parsed.refusal if self.said.refused else None
-                self.credit = Credit(parsed.credit.frames, parsed.credit.bytes) if self.said.credit else None
+                self.refusal = parsed.refusal if self.parts.refused else None
+                self.credit = Credit(parsed.credit.frames, parsed.credit.bytes) if self.parts.credit else None
         except DecodeError:
-            raise Internal(f"a server sent {len(message)} bytes in an exchange that are no answer") from None
+            raise Internal(f"a server has sent {len(message)} bytes in an exchange that are no answer") from None
         except ValueError as error:
-            raise Internal(f"a server sent an answer of {len(message)} bytes that cannot be read: {error}") from None
+            raise Internal(f"a server has sent {len(message)} bytes in an exchange: {error}") from None
 
 
-class Arrivals:
-    """Places the rows of a frame's answers in a buffer, and counts the missing rows.
+class PulledRows:
+    """The rows that a frame pulls, and the array that receives them.
 
     Attributes:
-        missing: the number of rows that have not arrived.
-        bytes_missing: the size of the missing rows.
+        missing: number of rows that have not arrived.
+        bytes_missing: the bytes of these rows.
 
     Args:
-        pulls: the pulls of the frame.
-        rows: float32 [.., W], the buffer. A row without optimizer state fills the first D floats of its place.
+        pulls: of the frame.
+        rows: float32 [.., W], the array. Only the first D floats of a row without optimizer state are written.
         spec: the table.
     """
 
@@ -152,10 +154,10 @@ class Arrivals:
         self._stateless = pulls.stateless
         self._dimension = spec.dimension
         self._bytes = pulls.answer_bytes(spec)
-        self.start()
+        self.restart()
 
-    def start(self) -> None:
-        """Expects all rows again, because the frame is sent (or sent again)."""
+    def restart(self) -> None:
+        """Expects all rows from the first one on, as is so when their frame is sent."""
         self._arrived = np.zeros(len(self._places), np.bool_)
         self._cursor = 0
         self.missing = len(self._places)
@@ -166,14 +168,14 @@ class Arrivals:
         """The number of rows that the frame pulls."""
         return len(self._places)
 
-    def take(self, answer: Answer) -> None:
+    def place(self, answer: Answer) -> None:
         """Copies the rows of an answer to their places.
 
         Raises:
-            Internal: a row is incomplete, or the frame does not pull it, or it has arrived before.
+            Internal: a row is not whole, was not asked for, or comes a second time.
         """
         try:
-            count, self._cursor = answer.said.scatter(
+            count, self._cursor = answer.parts.scatter(
                 answer.message,
                 self._rows,
                 self._places,
@@ -185,7 +187,7 @@ class Arrivals:
         except ValueError as error:
             raise Internal(f"a pull of {self.wanted} rows was answered wrongly: {error}") from None
         self.missing -= count
-        self.bytes_missing -= answer.said.row_bytes
+        self.bytes_missing -= answer.parts.row_bytes
 
 
 def _sequence_field(sequence: int) -> bytes:

@@ -14,7 +14,7 @@ from esd.dispatcher.service.settings import DispatcherSettings
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.table import Table
 from esd.ps_server.core.tables import Tables
-from esd.services.clients.parameter_server import StoredState
+from esd.services.clients.checkpoints import StoredState
 from esd.services.domain.claimants import new_claimant
 from esd.services.domain.errors import FailedPrecondition, StaleEpoch
 from tests.support.simple_clients import job_with

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.run.evaluation import Evaluator
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.runtime.retry import AWAY, repeated
 from esd.worker.models import build_model
 from esd.worker.training.all_reduce import DenseReducer
 from esd.worker.training.dense import DenseParameters
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
+from tests.support.server_client import ServerClient
 from tests.support.simple_clients import job_with, samples
 
 
@@ -39,7 +39,7 @@ async def test_a_server_that_is_away_while_rows_are_read_is_waited_for() -> None
         cuttable_proxy(server.address) as proxy,
     ):
         job = job_with(parameter_servers=(proxy.address,))
-        async with AsyncParameterServerClient(server.address, job.table) as client:
+        async with ServerClient(server.address, job.table) as client:
             await client.create_table()
             await client.put_dense(DenseParameters(build_model(job), job.model, DenseReducer(None)).to_npz())
         held_out = AwayOnce(proxy)

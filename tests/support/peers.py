@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from esd.services.clients.frames import Frame
+from esd.services.clients.frame import Frame
 from esd.services.clients.traffic import Traffic
 from esd.services.clients.worker import AsyncWorkerClient
-from esd.services.domain.frames import Floats, RowPush
 from esd.services.domain.plans import Transfers
+from esd.services.domain.rows import RowBlock
 from esd.services.domain.tables import TableSpec
 from esd.services.runtime.security import PLAINTEXT
 from esd.services.runtime.server import serve
@@ -76,8 +76,7 @@ def send(
 ) -> list[Frame]:
     rows = transfers_of(ids, version)
     floats = floats_of(ids, version, spec.row_width) if values is None else values
-    push = RowPush(rows.ids, rows.versions, Floats(floats))
-    return client.deliver(spec, push, iteration, epoch=epoch, urgent=urgent)
+    return client.deliver(spec, RowBlock(rows.ids, rows.versions, floats), iteration, epoch=epoch, urgent=urgent)
 
 
 @asynccontextmanager

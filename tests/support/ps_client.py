@@ -13,16 +13,16 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from esd.protos import ps_pb2, ps_pb2_grpc
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.errors import EsdError
 from esd.services.runtime.status import CODES, domain_errors
 from tests.support.exchange import exchange
 from tests.support.frames import SPEC, frame
+from tests.support.server_client import ServerClient
 
 Rows = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.float32]]  # ids, versions, rows
 
 
-class Client(AsyncParameterServerClient):
+class Client(ServerClient):
     """The client of one server whose table is `SPEC`.
 
     `stub` makes calls as they are; `opened` is a channel to use in place of one that repeats calls by itself.
@@ -31,8 +31,8 @@ class Client(AsyncParameterServerClient):
     def __init__(self, address: str, opened: grpc.aio.Channel | None = None, **options: Any) -> None:
         super().__init__(address, SPEC, timeout=60, **options)
         self.address = address
-        self.channel = opened or self._channel
-        self.stub = self._stub = ps_pb2_grpc.ParameterServerStub(self.channel)  # type: ignore[no-untyped-call]
+        self.channel = opened or self.server.channel
+        self.stub = self.server.stub = ps_pb2_grpc.ParameterServerStub(self.channel)  # type: ignore[no-untyped-call]
 
     async def fetch(self, ids: ArrayLike, version: ArrayLike, within: float = 60) -> Rows:
         """Ids, versions and rows as an exchange brings them; `version` may be one for all rows."""

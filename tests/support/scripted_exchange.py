@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 
 from esd.protos import ps_pb2
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from tests.support.frames import SPEC
+from tests.support.server_client import ServerClient
 
 Response = ps_pb2.ExchangeResponse
 
@@ -63,7 +63,7 @@ class ScriptedExchange:
 @asynccontextmanager
 async def scripted_exchange(
     *, frames: int = 8, size: int = 2**20, silence: float = 60, **options: Any
-) -> AsyncIterator[tuple[ScriptedExchange, AsyncParameterServerClient]]:
+) -> AsyncIterator[tuple[ScriptedExchange, ServerClient]]:
     """Such a server, which grants this credit, and a client of it."""
     script = ScriptedExchange(frames, size)
     handler = grpc.stream_stream_rpc_method_handler(
@@ -76,7 +76,7 @@ async def scripted_exchange(
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        async with AsyncParameterServerClient(f"127.0.0.1:{port}", SPEC, timeout=silence, **options) as client:
+        async with ServerClient(f"127.0.0.1:{port}", SPEC, timeout=silence, **options) as client:
             yield script, client
     finally:
         await server.stop(None)

@@ -12,7 +12,6 @@ import numpy as np
 
 from esd.services.clients.attendance import Attendance
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import StaleEpoch
 from esd.services.domain.features import numbered_ids
@@ -31,6 +30,7 @@ from esd.services.domain.reports import (
 )
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerSpec, TableSpec
+from tests.support.server_client import ServerClient
 
 POLL_SECONDS = 0.02  # between questions for the state
 
@@ -114,7 +114,7 @@ async def cut(membership: Membership, plan: FlushPlan) -> None:
     if not (job.takes_checkpoints and plan.iteration):
         return
     for address in job.parameter_servers:
-        async with AsyncParameterServerClient(address, job.table) as shard:
+        async with ServerClient(address, job.table) as shard:
             await shard.cut(plan.iteration, membership.slot, membership.members, epoch=plan.epoch)
 
 

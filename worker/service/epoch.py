@@ -112,7 +112,7 @@ class WorkerEpoch:
             )
             trainer = await run_in(self._training_thread, Trainer, job, caches, self._reducer, device)
             tables = [
-                TableMover(cache, table, peers, job, membership.slot, self._reading_thread)
+                TableMover(cache, table, peers, membership, self._reading_thread)
                 for cache, table in zip(caches, servers.tables, strict=True)
             ]
             mover = RowMover(tables, servers, peers, moves, membership)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.clients.checkpoints import CheckpointClient
+from esd.services.clients.parameter_server import ParameterServerConnection
+from esd.services.clients.rows import RowClient
 from esd.services.domain.errors import StorageUnwritable, Unavailable
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.worker_set import WorkerSet
@@ -14,37 +16,35 @@ from esd.services.runtime.security import Credentials
 from esd.services.runtime.tasks import all_of
 from esd.worker.service.link import Link
 from esd.worker.service.settings import WorkerSettings
-from esd.worker.service.table_servers import TableServers
 
 T = TypeVar("T")
 
 
 class ParameterServers:
-    """All tables of a job on all shards. Calls are repeated while a shard is unavailable.
+    """All tables of a job at all parameter servers. Calls are repeated while a server is unavailable.
 
     Attributes:
-        tables: by number, each wherever its rows are. Their frames share a stream to every shard.
+        tables: the rows of each table, by number. Their frames share a stream to every server.
     """
 
     def __init__(self, job: JobSpec, worker: int, link: Link, settings: WorkerSettings, epoch: int = 0) -> None:
-        """Opens a channel to every shard of the job; `aclose` closes them.
+        """Opens a channel to every server of the job; `aclose` closes them.
 
         Args:
-            job: whose tables they are.
+            job: the job.
             worker: slot of this worker.
-            link: what all traffic shares.
+            link: shared by all traffic.
             settings: of this worker.
-            epoch: in all requests; the servers refuse those of an epoch that is over.
+            epoch: of all requests; the servers refuse a request of an epoch that is over.
         """
         self._worker = worker
         self._epoch = epoch
         self._patience = settings.retry_timeout
         self._storage_patience = settings.storage_timeout
         credentials = Credentials.read(settings)
-        self._shards = [
-            AsyncParameterServerClient(
+        self._connections = [
+            ParameterServerConnection(
                 address,
-                job.table,
                 timeout=settings.peer_timeout,
                 traffic=link,
                 max_message_bytes=settings.max_message_bytes,
@@ -55,38 +55,34 @@ class ParameterServers:
             )
             for place, address in enumerate(job.parameter_servers)
         ]
-        of_tables = [[shard.of_table(table) for shard in self._shards] for table in job.tables]
-        self._participants = [client for clients in of_tables for client in clients]
+        self._participants = [CheckpointClient(server, table) for table in job.tables for server in self._connections]
         self._first = self._participants[0]
-        self.tables = tuple(
-            TableServers(table, clients, epoch, self._with_room)
-            for table, clients in zip(job.tables, of_tables, strict=True)
-        )
+        self.tables = tuple(RowClient(self._connections, table, self._with_room) for table in job.tables)
 
     async def aclose(self) -> None:
         """Closes all channels."""
-        await all_of(shard.close() for shard in self._shards)
+        await all_of(server.close() for server in self._connections)
 
     async def create_tables(self, claimant: bytes = b"") -> None:
-        """Makes sure that every shard has the job's tables, and claims them unless `claimant` is empty.
+        """Creates the job's tables where they do not exist, and claims them unless `claimant` is empty.
 
         Raises:
-            FailedPrecondition: their training has ended, or they are another job's.
+            FailedPrecondition: the training of a table has ended, or another job holds it.
         """
         for table in self.tables:
             await table.create(claimant)
 
     async def put_dense(self, data: bytes) -> None:
-        """Stores the dense parameters, a whole .npz file, with the first table at the first shard."""
+        """Stores the dense parameters, a whole .npz file, with the first table at the first server."""
         await self._repeated(lambda: self._first.put_dense(data, epoch=self._epoch))
 
     async def cut(self, checkpoint: int, contributors: WorkerSet, *, last: bool = False) -> None:
-        """Tells every shard, for each table, that this worker has pushed everything before the checkpoint.
+        """Reports to every server, for each table, that this worker has pushed everything before the checkpoint.
 
-        With `last` there is none: the job ends there, and a table is finished when all contributors have told so.
+        With `last` the job ends there without a checkpoint: a table is finished when all contributors have reported.
         """
 
-        async def cut(participant: AsyncParameterServerClient) -> None:
+        async def cut(participant: CheckpointClient) -> None:
             await self._repeated(
                 lambda: participant.cut(checkpoint, self._worker, contributors, epoch=self._epoch, last=last)
             )
@@ -94,7 +90,7 @@ class ParameterServers:
         await all_of(map(cut, self._participants))
 
     async def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
-        """Stores a part of a checkpoint with the first table at the first shard."""
+        """Stores a part of a checkpoint with the first table at the first server."""
         await self._repeated(lambda: self._first.put_part(checkpoint, name, data, epoch=self._epoch))
 
     async def get_part(self, checkpoint: int, name: str) -> bytes:

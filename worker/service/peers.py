@@ -1,14 +1,14 @@
-"""The other workers of a job whose rows go directly, in one epoch."""
+"""The other workers of a job in one epoch, to which rows go directly."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from esd.services.clients.frames import Frame
+from esd.services.clients.frame import Frame
 from esd.services.clients.worker import AsyncWorkerClient
 from esd.services.domain.errors import EsdError, FailedPrecondition, StaleEpoch
-from esd.services.domain.frames import RowPush
 from esd.services.domain.plans import Membership
+from esd.services.domain.rows import RowBlock
 from esd.services.domain.tables import TableSpec
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.tasks import all_of
@@ -18,13 +18,16 @@ from esd.worker.service.settings import WorkerSettings
 
 
 class Peers:
-    """Sends rows to the other workers, and has the inbox where theirs arrive.
+    """Sends rows to the other workers, and owns the inbox for the rows that they send.
 
     Args:
-        membership: says who they are, and where.
+        membership: has the addresses of the other workers.
         inbox: of this worker.
-        link: what all traffic shares.
+        link: shared by all traffic.
         settings: of this worker.
+
+    Attributes:
+        inbox: as above.
     """
 
     def __init__(self, membership: Membership, inbox: Inbox, link: Link, settings: WorkerSettings) -> None:
@@ -49,7 +52,7 @@ class Peers:
         }
 
     async def aclose(self) -> None:
-        """Takes no more rows, and closes all channels."""
+        """Closes the inbox, and then all channels."""
         await self.inbox.close()
         await all_of(client.close() for client in self._clients.values())
 
@@ -57,16 +60,16 @@ class Peers:
         """Returns when every other worker has been reached in this epoch.
 
         Raises:
-            FailedPrecondition: one cannot be reached, and nothing has been trained in this job.
-            EsdError: one cannot be reached any more.
+            FailedPrecondition: a worker cannot be reached, and no iteration of this job has been trained.
+            EsdError: a worker cannot be reached, although one has been before.
         """
         await all_of(self._meet(slot) for slot in self._clients)
 
-    def deliver(self, slot: int, spec: TableSpec, rows: RowPush, iteration: int, *, urgent: bool) -> list[Frame]:
-        """Sends rows to the worker in a slot, which trains them in an iteration; returns at once, and they are read.
+    def deliver(self, slot: int, spec: TableSpec, rows: RowBlock, iteration: int, *, urgent: bool) -> list[Frame]:
+        """Queues rows for the worker in a slot, which trains them in an iteration; they have been copied on return.
 
         Raises:
-            FailedPrecondition: no other worker is there that rows go to directly.
+            FailedPrecondition: rows go to no worker in this slot directly.
         """
         if slot not in self._clients:
             raise FailedPrecondition(f"iteration {iteration} has rows for the worker in slot {slot}, which is no peer")
@@ -79,7 +82,7 @@ class Peers:
         except StaleEpoch:
             raise
         except EsdError as error:
-            # What has trained before may do so again when the network is back.
+            # After a first successful start a lost peer is a network fault, so the error stays retryable.
             begins = membership.iteration == membership.job.first_iteration
             kind = FailedPrecondition if begins else type(error)
             raise kind(

@@ -1,4 +1,4 @@
-"""The transfers of a plan: rows and gradients from the caches to where they are needed, and missing rows back."""
+"""The transfers of a plan: rows and gradients leave the caches, and missing rows enter them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from esd.services.clients.frames import Frame
+from esd.services.clients.frame import Frame
 from esd.services.domain.ids import parts_of_tables
 from esd.services.domain.plans import FlushPlan, IterationPlan, Membership, Transfers
 from esd.services.domain.reports import TransferCounts
@@ -23,10 +23,10 @@ class RowMover:
 
     Args:
         tables: by number, each with its cache and its servers.
-        servers: all of the job.
+        servers: all parameter servers of the job.
         peers: the other workers.
-        tasks: a transfer that fails ends this group, whoever waits for it or not.
-        membership: what this worker is in the job; the first member also has the servers forget rows.
+        tasks: the group that ends when a transfer fails, even if no task waits for the transfer.
+        membership: of this worker; the first member also has the servers forget rows.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RowMover:
         self._membership = membership
 
     async def flush(self, plan: FlushPlan) -> TransferCounts:
-        """Pushes everything that the parameter servers lack."""
+        """Pushes all rows and gradients of a flush."""
         sizes = await all_of(
             table.flush(rows, gradients)
             for table, rows, gradients in zip(
@@ -57,29 +57,29 @@ class RowMover:
         return TransferCounts(flush_push=len(plan.rows) + len(plan.gradients), bytes_pushed=sum(sizes))
 
     def by_table(self, rows: Transfers) -> Iterator[tuple[TableMover, Transfers]]:
-        """Yields every table with those rows that are its own."""
+        """Yields every table with its rows."""
         yield from zip(self.tables, rows.by_table(len(self.tables)), strict=True)
 
     def reduced_bytes(self, floats: int) -> int:
-        """Returns what this worker sends to the next, to sum so many values of gradients of replicated rows."""
+        """Returns the bytes that this worker sends to sum `floats` values of gradients of replicated rows in a ring."""
         return ring_bytes(floats, len(self._membership.members))
 
     async def forget(self, plan: IterationPlan) -> None:
-        """Has the parameter servers forget what the plan forgets, if this worker leads.
+        """Has the parameter servers remove the plan's forgotten rows, if this worker leads.
 
-        To be called after the plan's training. All pushes of these rows are of earlier plans, and every worker waits
-        for those of a plan before it takes part in the next all-reduce, so none is on its way any more.
+        The caller has trained the plan. All pushes of these rows belong to earlier plans, and every worker waits for
+        the pushes of a plan before it takes part in the next all-reduce, so none of them is on its way any more.
         """
         if not (self._membership.leads and len(plan.forgotten)):
             return
         parts = parts_of_tables(plan.forgotten, len(self.tables))
         await all_of(
-            table.servers.forget(plan.forgotten[part], plan.forgotten_below)
+            table.servers.forget(plan.forgotten[part], plan.forgotten_below, epoch=table.epoch)
             for table, part in zip(self.tables, parts, strict=True)
         )
 
     def end_if_failed(self, frames: Sequence[Frame]) -> None:
-        """Ends the group of tasks when one of these frames fails."""
+        """Ends the group of tasks when a frame fails."""
         for frame in frames:
             for future in (frame.stored, frame.pulled):
                 future.add_done_callback(self._end_if_failed)
@@ -94,11 +94,11 @@ class RowMover:
 
 
 class IterationTransfers:
-    """Carries out the transfers of one iteration: start the early half, start the late half, wait for both.
+    """The transfers of one iteration: start the early half, start the late half, wait for both.
 
-    The early half may move while the iteration before trains; the late one overtakes what of it was not sent yet.
-    Workers cannot wait for each other in a circle: what a pull waits for is pushed in the same half of the same
-    iteration or before, and no push waits for a pull.
+    The early half may move while the previous iteration trains; the late half overtakes its unsent frames. Workers
+    cannot wait for each other in a circle: the push for which a pull waits belongs to the same half of the same
+    iteration, or to an earlier one, and no push waits for a pull.
     """
 
     def __init__(self, plan: IterationPlan, mover: RowMover) -> None:
@@ -113,7 +113,7 @@ class IterationTransfers:
     async def start(self, *, early: bool) -> None:
         """Starts the pushes and pulls of one half.
 
-        On return everything that is pushed has been read from the caches, and its slots may be overwritten.
+        On return all pushed rows have been copied from the caches, and their slots may be overwritten.
         """
         if early:
             expected = [table.expected() for table in self._tables] if len(self.plan.direct_pulls) else []
@@ -129,20 +129,20 @@ class IterationTransfers:
             await self._arrival.complete()
 
     def write(self) -> None:
-        """Puts the rows that have come into their slots, on the training device."""
+        """Copies the pulled rows into their slots, on the training device."""
         for table in self._tables:
             table.write()
 
     async def stored(self) -> None:
-        """Waits until everything that the plan pushes is durable, or taken in by the worker that owns it now."""
+        """Waits until all pushes of the plan are durable, or accepted by the workers that own the rows now."""
         for frame in (*self._frames(), *self._delivered()):
             await frame.stored
 
     async def finished(self, reduced_floats: int) -> TransferCounts:
-        """Ends the plan after its training: waits until all it pushed is durable, and tells what it has moved.
+        """Ends the plan after its training: waits until all its pushes are durable, and returns what it has moved.
 
         Args:
-            reduced_floats: how many values of gradients of replicated rows its training has summed.
+            reduced_floats: number of values of replicated rows' gradients that its training has summed.
         """
         plan = self.plan
         await self._mover.forget(plan)

@@ -13,7 +13,7 @@ from esd.dispatcher.service.checkpoint.servers import CheckpointStore
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.service.state.manifest import Manifest, describe_job
 from esd.protos import common_pb2
-from esd.services.clients.parameter_server import StoredState
+from esd.services.clients.checkpoints import StoredState
 from esd.services.domain.batches import LogEntry, SampleBatch
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec

@@ -9,7 +9,8 @@ from functools import partial
 from typing import TypeVar
 
 from esd.dispatcher.service.settings import DispatcherSettings
-from esd.services.clients.parameter_server import AsyncParameterServerClient, StoredState
+from esd.services.clients.checkpoints import CheckpointClient, StoredState
+from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.domain.batches import LogEntry
 from esd.services.domain.errors import FailedPrecondition, StaleEpoch, StorageUnwritable
 from esd.services.domain.jobs import JobSpec
@@ -50,10 +51,9 @@ class CheckpointStore:
         self._patience = settings.recovery_seconds
         self._storage_patience = settings.storage_seconds
         credentials = Credentials.read(settings)
-        self._shards = [
-            AsyncParameterServerClient(
+        self._connections = [
+            ParameterServerConnection(
                 address,
-                job.table,
                 timeout=_CALL_SECONDS,
                 max_message_bytes=settings.max_message_bytes,
                 credentials=credentials,
@@ -61,13 +61,13 @@ class CheckpointStore:
             )
             for place, address in enumerate(job.parameter_servers)
         ]
-        self._participants = [shard.of_table(table) for table in job.tables for shard in self._shards]
+        self._participants = [CheckpointClient(server, table) for table in job.tables for server in self._connections]
         self._first = self._participants[0]
 
     async def close(self) -> None:
         """Closes all channels."""
-        for shard in self._shards:
-            await shard.close()
+        for server in self._connections:
+            await server.close()
 
     async def find(self) -> StoredState:
         """Creates the tables where they are missing, and returns their stored state. Does not wait for absent servers.
@@ -78,7 +78,7 @@ class CheckpointStore:
             FailedPrecondition: a table exists with another specification.
         """
 
-        async def find(participant: AsyncParameterServerClient) -> StoredState:
+        async def find(participant: CheckpointClient) -> StoredState:
             await participant.create_table()
             return await participant.get_checkpoint()
 
@@ -185,7 +185,7 @@ class CheckpointStore:
         participants have it. With `finished` the job has ended, and its tables accept no more writes.
         """
 
-        async def commit(participant: AsyncParameterServerClient, manifest: bytes) -> None:
+        async def commit(participant: CheckpointClient, manifest: bytes) -> None:
             await self._repeated(
                 lambda: participant.commit(checkpoint, manifest, keep, epoch=epoch, finished=finished),
             )
@@ -238,7 +238,7 @@ class CheckpointStore:
 
         return await repeated(attempt, self._storage_patience, on=StorageUnwritable)
 
-    async def _on_all(self, call: Callable[[AsyncParameterServerClient], Awaitable[T]]) -> list[T]:
+    async def _on_all(self, call: Callable[[CheckpointClient], Awaitable[T]]) -> list[T]:
         return await asyncio.gather(*(self._repeated(partial(call, each)) for each in self._participants))
 
     async def _repeated(self, call: Callable[[], Awaitable[T]]) -> T:

@@ -13,7 +13,6 @@ from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.clients.dispatcher import DispatcherClient
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition, StaleEpoch
 from esd.services.domain.jobs import JobSpec
@@ -22,6 +21,7 @@ from esd.services.domain.reports import FailureReport
 from esd.services.domain.state import JobPhase
 from testbed.free_port import free_port
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
+from tests.support.server_client import ServerClient
 from tests.support.simple_clients import (
     POLL_SECONDS,
     Dispatcher,
@@ -282,7 +282,7 @@ async def test_workers_that_all_die_while_an_epoch_begins_are_waited_for(
             )
             await dispatcher.dismiss()
             await state_when(dispatcher.client, lambda state: not state.workers)
-        async with AsyncParameterServerClient(server, job.table) as shard, asyncio.timeout(60):
+        async with ServerClient(server, job.table) as shard, asyncio.timeout(60):
             while (await shard.get_checkpoint()).epoch < 3:  # noqa: ASYNC110 - begun at the server, and nobody is there
                 await asyncio.sleep(POLL_SECONDS)
         submission = submit(dispatcher, job, 6)

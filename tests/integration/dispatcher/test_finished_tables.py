@@ -9,10 +9,10 @@ import pytest
 
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import JobPhase
+from tests.support.server_client import ServerClient
 from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples, state_when
 
 
@@ -32,7 +32,7 @@ async def shards() -> AsyncIterator[tuple[str, ...]]:
 async def finished(job: JobSpec) -> list[bool]:
     found = []
     for address in job.parameter_servers:
-        async with AsyncParameterServerClient(address, job.table) as shard:
+        async with ServerClient(address, job.table) as shard:
             found.append((await shard.get_checkpoint()).finished)
     return found
 
@@ -46,7 +46,7 @@ async def test_the_last_checkpoint_finishes_the_table_on_every_shard(
     await run_to_the_end(dispatcher, job, [samples(40)])
     await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
     assert await finished(job) == [True, True]
-    async with AsyncParameterServerClient(shards[0], job.table) as shard:
+    async with ServerClient(shards[0], job.table) as shard:
         present = (await shard.get_checkpoint()).epoch
         with pytest.raises(FailedPrecondition, match="table 'embeddings' is finished"):
             await shard.put_dense(b"of somebody else", epoch=present)
@@ -60,7 +60,7 @@ async def test_the_next_dispatcher_finishes_what_the_last_one_could_not(
     await run_to_the_end(first, job, [samples(40)])
     await state_when(first.client, lambda state: state.phase is JobPhase.FINISHED)
     await first.stop()
-    async with AsyncParameterServerClient(shards[1], job.table) as late:  # as if the commit had not reached it
+    async with ServerClient(shards[1], job.table) as late:  # as if the commit had not reached it
         stored = await late.get_checkpoint()
         await late.restore(stored.checkpoint, epoch=stored.epoch + 5)
     assert await finished(job) == [True, False]

@@ -9,12 +9,12 @@ import pytest
 
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.errors import FailedPrecondition, NotFound
 from esd.services.domain.jobs import JobSpec
 from esd.worker.service.link import Link
 from esd.worker.service.parameter_servers import ParameterServers
 from esd.worker.service.settings import WorkerSettings
+from tests.support.server_client import ServerClient
 from tests.support.simple_clients import Dispatcher, job_with
 
 ALONE = (0, 1)
@@ -41,7 +41,7 @@ async def job_on(shards: Sequence[tuple[int, int]], **changes: int) -> AsyncIter
 
 
 async def assert_empty(job: JobSpec, wrong: int) -> None:
-    async with AsyncParameterServerClient(job.parameter_servers[wrong], job.table) as server:
+    async with ServerClient(job.parameter_servers[wrong], job.table) as server:
         with pytest.raises(NotFound):
             await server.get_checkpoint()
 

@@ -13,12 +13,12 @@ import pytest
 from esd.dispatcher.service.checkpoint.servers import CheckpointStore
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition, StaleEpoch
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import FailureReport
 from esd.services.domain.state import JobPhase
+from tests.support.server_client import ServerClient
 from tests.support.simple_clients import (
     JOB,
     Dispatcher,
@@ -76,14 +76,14 @@ async def test_the_first_dispatcher_ends_and_leaves_the_model_as_it_is(
         await state_when(first.client, lambda state: state.checkpoint == 2 and state.iterations_confirmed == 4)
 
         await run_to_the_end(await start_dispatcher(), job, BATCHES[4:])  # the others are in the sample log
-        async with AsyncParameterServerClient(server, job.table) as shard:
+        async with ServerClient(server, job.table) as shard:
             made = await shard.get_checkpoint()
 
         assert workers[0].membership is not None
         await workers[0].send(FailureReport("a parameter server was away", workers[0].membership.epoch))
         state = await state_when(first.client, lambda state: state.phase is JobPhase.FAILED)
         assert "holds checkpoint 6, which this dispatcher has not made (its last one is 2)" in state.failure
-        async with AsyncParameterServerClient(server, job.table) as shard:
+        async with ServerClient(server, job.table) as shard:
             assert await shard.get_checkpoint() == made
 
 
@@ -121,7 +121,7 @@ async def test_of_dispatchers_that_begin_at_once_one_trains(
         epochs = [{plan.epoch for worker in each.workers for plan in worker.plans} for each in dispatchers]
         assert not epochs[0] & epochs[1], "two dispatchers train in one epoch"
         for address in shards:
-            async with AsyncParameterServerClient(address, job.table) as shard:
+            async with ServerClient(address, job.table) as shard:
                 stored = await shard.get_checkpoint()
             assert (stored.checkpoint, stored.finished) == (6, True)
         for each in dispatchers:
@@ -135,7 +135,7 @@ async def test_a_job_that_cannot_begin_leaves_the_running_one_alone(
     job = job_with(parameter_servers=(server,), checkpoint_every=2)
     first, second = await start_dispatcher(), await start_dispatcher()
     await first.client.create_job(job)
-    async with AsyncParameterServerClient(server, job.table) as shard:
+    async with ServerClient(server, job.table) as shard:
         before = await shard.get_checkpoint()
         with pytest.raises(FailedPrecondition, match="of a job that differs in batch_size"):
             await second.client.create_job(job_with(parameter_servers=(server,), checkpoint_every=2, batch_size=16))
@@ -157,7 +157,7 @@ async def test_what_is_logged_outlives_a_late_attempt_at_clearing_the_log_for_a_
     job = job_with(parameter_servers=(server,), checkpoint_every=100)
     dispatcher = await start_dispatcher()
     await dispatcher.client.create_job(job)
-    async with AsyncParameterServerClient(server, job.table) as shard, asyncio.TaskGroup() as tasks:
+    async with ServerClient(server, job.table) as shard, asyncio.TaskGroup() as tasks:
         submitting = tasks.create_task(dispatcher.client.submit(job.name, without_end(BATCHES[:4])))
         await state_when(dispatcher.client, lambda state: state.samples_submitted == 32)
         (epoch,) = cleared

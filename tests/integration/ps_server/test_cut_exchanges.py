@@ -10,11 +10,12 @@ import numpy as np
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.tables import Tables
 from esd.ps_server.stores.memory import MemoryStore
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.errors import Unavailable
-from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.parcels import Parcel
+from esd.services.domain.rows import GradientBlock, RowBlock
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
 from tests.support.frames import SPEC
+from tests.support.server_client import ServerClient
 
 CUTS = 200
 OWNED = 12  # rows that each worker trains alone, and pulls of the other
@@ -25,14 +26,14 @@ def owned(worker: int) -> np.ndarray:
     return np.arange(OWNED * worker, OWNED * (worker + 1), dtype=np.uint64)
 
 
-def push_of(worker: int, iteration: int) -> Push:
+def push_of(worker: int, iteration: int) -> Parcel:
     """What a worker pushes in an iteration: as many rows, and gradients, as it can push only once."""
     rng = np.random.default_rng([worker, iteration])
     rows = rng.standard_normal((OWNED, SPEC.row_width)).astype(np.float32)
     gradients = rng.standard_normal((len(SPLIT), SPEC.dimension)).astype(np.float32)
     numbers, steps = np.full(len(SPLIT), iteration), np.full(len(SPLIT), iteration, np.uint32)
     rates = np.full(len(SPLIT), 0.1, np.float32)
-    return Push(
+    return Parcel(
         RowBlock(owned(worker), np.full(OWNED, iteration), rows),
         GradientBlock(SPLIT, numbers, np.full(len(SPLIT), 0b11, np.uint64), steps, rates, gradients, worker),
     )
@@ -46,7 +47,7 @@ class Worker:
         self._together = together
         self._proxy = proxy
         self._rng = rng
-        self._client = AsyncParameterServerClient(proxy.address, SPEC, timeout=60, patience={Unavailable: 60})
+        self._client = ServerClient(proxy.address, SPEC, timeout=60, patience={Unavailable: 60})
         self.pulled: list[np.ndarray] = []
 
     async def train(self, iterations: range) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from esd.protos import common_pb2, ps_pb2
-from esd.services.clients.frames import Frame
-from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.services.clients.frame import Frame
 from esd.services.clients.traffic import Traffic
 from esd.services.domain.errors import (
     EsdError,
@@ -22,31 +21,31 @@ from esd.services.domain.errors import (
     StorageUnwritable,
     Unavailable,
 )
-from esd.services.domain.frames import NO_PULLS, Parcel, Pulls
-from esd.services.domain.rows import Push, RowBlock
+from esd.services.domain.parcels import Parcel, Pulls
+from esd.services.domain.rows import RowBlock
 from esd.services.runtime.status import status_of
-from tests.support.frames import NO_GRADIENTS, SPEC
+from tests.support.frames import SPEC
 from tests.support.scripted_exchange import Response, scripted_exchange
+from tests.support.server_client import ServerClient
 
 
 def pulls(*ids: int) -> Pulls:
     return Pulls(np.array(ids, np.uint64), np.ones(len(ids), np.int64), np.arange(len(ids)))
 
 
-def push_of(*ids: int) -> Push:
-    rows = RowBlock(
+def push_of(*ids: int) -> RowBlock:
+    return RowBlock(
         np.array(ids, np.uint64), np.ones(len(ids), np.int64), np.ones((len(ids), SPEC.row_width), np.float32)
     )
-    return Push(rows, NO_GRADIENTS)
 
 
 def room(count: int) -> np.ndarray:
     return np.zeros((count, SPEC.row_width), np.float32)
 
 
-def send(client: AsyncParameterServerClient, into: np.ndarray, *ids: int, push: bool = False, **how: Any) -> Frame:
+def send(client: ServerClient, into: np.ndarray, *ids: int, push: bool = False, **how: Any) -> Frame:
     """Sends one frame that pulls these ids, and pushes rows of the same ids before."""
-    (frame,) = client.exchange(Parcel.of(push_of(*ids) if push else None, pulls(*ids)), into, **how)
+    (frame,) = client.exchange(Parcel(push_of(*ids if push else ()), pulls=pulls(*ids)), into, **how)
     return frame
 
 
@@ -125,12 +124,12 @@ async def test_pulls_that_were_kept_back_leave_the_credit_as_it_is() -> None:
         before = await server.frame()
         kept_back = []
         for number in range(1000, 1004):
-            kept_back += client.exchange(Parcel.of(push_of(number), pulls(*range(30))), room(30))
+            kept_back += client.exchange(Parcel(push_of(number), pulls=pulls(*range(30))), room(30))
             pushed = await server.frame()
             assert (pushed.HasField("rows"), pushed.HasField("pulls")) == (True, False)
             await server.answer(Response(sequence=pushed.sequence, stored=True, newly_stored=1, done=True))
             await kept_back[-1].stored
-        (last,) = client.exchange(Parcel.of(push_of(5)))
+        (last,) = client.exchange(Parcel(push_of(5)))
         pushed = await server.frame()
         assert pushed.HasField("rows"), "more is pulled than the half of pulls allows"
         await server.answer(
@@ -333,7 +332,7 @@ class SlowDownlink(Traffic):
 async def test_an_acknowledgement_does_not_wait_for_rows_that_are_still_arriving() -> None:
     async with scripted_exchange(traffic=SlowDownlink()) as (server, client):
         bulk = [send(client, room(1), at) for at in range(4)]
-        (push,) = client.exchange(Parcel.of(push_of(9), NO_PULLS))
+        (push,) = client.exchange(Parcel(push_of(9)))
         sequences = [(await server.frame()).sequence for _ in range(5)]
         await server.answer(
             *(Response(sequence=sequence, rows=rows(1), done=True) for sequence in sequences[:4]),

@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from esd.services.clients.parameter_server import AsyncParameterServerClient, PushAnswer, StoredState
+from esd.services.clients.checkpoints import StoredState
+from esd.services.clients.rows import PushAnswer
 from esd.services.clients.traffic import Traffic
 from esd.services.domain.batches import LogEntry
 from esd.services.domain.errors import FailedPrecondition, NotFound, StaleEpoch
-from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.parcels import Parcel
+from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.worker_set import WorkerSet
 from tests.support.ps_client import SPEC, Client
+from tests.support.server_client import ServerClient
 
 IDS = np.arange(40, dtype=np.uint64)
 EVERY_ROW = np.arange(len(IDS))
@@ -27,16 +30,16 @@ def trained(version: int, value: float) -> RowBlock:
     return RowBlock(IDS, np.full(len(IDS), version), rows)
 
 
-def push_of(rows: RowBlock, gradients: int = 0) -> Push:
+def push_of(rows: RowBlock, gradients: int = 0) -> Parcel:
     """A push of rows, and of a first worker's gradients of two for some rows that nobody has trained."""
     ids = np.arange(1000, 1000 + gradients, dtype=np.uint64)
     ones, both = np.ones(gradients, np.int64), np.full(gradients, 0b11, np.uint64)
     values = np.ones((gradients, SPEC.dimension), np.float32)
     steps, rates = np.ones(gradients, np.uint32), np.full(gradients, 0.1, np.float32)
-    return Push(rows, GradientBlock(ids, ones, both, steps, rates, values, worker=0))
+    return Parcel(rows, GradientBlock(ids, ones, both, steps, rates, values, worker=0))
 
 
-async def pulled(client: AsyncParameterServerClient, version: int, epoch: int = 0) -> np.ndarray:
+async def pulled(client: ServerClient, version: int, epoch: int = 0) -> np.ndarray:
     rows = np.empty((len(IDS), SPEC.row_width), np.float32)
     await client.pull(IDS, np.full(len(IDS), version), rows, EVERY_ROW, epoch=epoch)
     return rows
@@ -180,7 +183,7 @@ class RecordedTraffic(Traffic):
 
 async def test_everything_long_passes_the_traffic_in_chunks_of_its_size(client: Client) -> None:
     traffic = RecordedTraffic()
-    async with AsyncParameterServerClient(client.address, SPEC, traffic=traffic) as shaped:
+    async with ServerClient(client.address, SPEC, traffic=traffic) as shaped:
         answer = await shaped.push(push_of(trained(1, 1.0)))
         assert sorted(traffic.sent) == sorted(traffic.pushed_bytes)
         assert (len(traffic.sent), sum(traffic.sent)) == (14, answer.bytes_sent)

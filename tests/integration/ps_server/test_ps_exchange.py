@@ -6,8 +6,7 @@ from contextlib import AsyncExitStack
 import numpy as np
 import pytest
 
-from esd.ps_server.service.exchange import Exchange
-from esd.services.clients.parameter_server import AsyncParameterServerClient
+from esd.ps_server.service.exchange import ExchangeService
 from esd.services.clients.traffic import Traffic
 from esd.services.domain.errors import (
     DeadlineExceeded,
@@ -17,12 +16,13 @@ from esd.services.domain.errors import (
     StaleEpoch,
     StaleVersion,
 )
-from esd.services.domain.frames import Parcel, Pulls
-from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.parcels import Parcel, Pulls
+from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.wire.exchange import MAX_FRAME_BYTES, Credit
 from tests.support.exchange import METHOD, answered_rows, exchange
 from tests.support.frames import NO_GRADIENTS, SPEC, frame, gradient_push, row_push
+from tests.support.server_client import ServerClient
 
 
 @pytest.fixture
@@ -144,11 +144,11 @@ async def test_gradients_that_a_worker_pushes_alone_wait_too(client):
         values = np.ones((1, SPEC.dimension), np.float32)
         ids = np.array([5], np.uint64)
         no_rows = RowBlock(ids[:0], numbers[:0], np.empty((0, SPEC.row_width), np.float32))
-        return Push(no_rows, GradientBlock(ids, numbers, contributors, steps, rates, values, worker))
+        return Parcel(no_rows, GradientBlock(ids, numbers, contributors, steps, rates, values, worker))
 
     async with (
-        AsyncParameterServerClient(client.address, SPEC) as fast,
-        AsyncParameterServerClient(client.address, SPEC) as slow,
+        ServerClient(client.address, SPEC) as fast,
+        ServerClient(client.address, SPEC) as slow,
         asyncio.TaskGroup() as tasks,
     ):
         behind = tasks.create_task(fast.push(push(1, 2)))
@@ -253,8 +253,8 @@ class LateWriter:
 
 
 async def test_who_has_read_an_answer_may_send_the_next_frame_at_once(start, monkeypatch):
-    serve = Exchange.serve
-    monkeypatch.setattr(Exchange, "serve", lambda shared, context: serve(shared, LateWriter(context)))
+    serve = ExchangeService.serve
+    monkeypatch.setattr(ExchangeService, "serve", lambda shared, context: serve(shared, LateWriter(context)))
     client = await start(exchange_frames=2)
     await client.create_table()
     async with exchange(client.channel) as stream:
@@ -275,14 +275,14 @@ async def test_workers_that_pull_what_the_other_pushes_never_wait_in_a_circle(st
     async with AsyncExitStack() as stack:
         frames, rooms = [], []
         for pushes, pulls in ((own, other), (other, own)):
-            client = AsyncParameterServerClient(server.address, SPEC, timeout=60, traffic=traffic)
+            client = ServerClient(server.address, SPEC, timeout=60, traffic=traffic)
             await stack.enter_async_context(client)
             rooms.append(np.zeros((count, SPEC.row_width), np.float32))
             for at in range(0, count, pushed):  # what is pulled first is pushed last
                 first, last = np.arange(at, at + pushed), np.arange(count - at - pushed, count - at)
                 ones = np.ones(pushed, np.int64)
                 rows = RowBlock(pushes[first], ones, np.full((pushed, SPEC.row_width), 7.0, np.float32))
-                parcel = Parcel.of(Push(rows, NO_GRADIENTS), Pulls(pulls[last], ones, last))
+                parcel = Parcel(rows, NO_GRADIENTS, Pulls(pulls[last], ones, last))
                 frames += client.exchange(parcel, rooms[-1])
         assert len(frames) == 2 * count // pushed * (1 if message_bytes == 4000 else 2)
         await asyncio.gather(*(future for frame in frames for future in (frame.stored, frame.pulled)))

@@ -9,10 +9,10 @@ import pytest
 from grpc import StatusCode
 
 from esd.protos import ps_pb2
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.ids import shard_of
 from tests.support.frames import SPEC, gradient_push, row_push
 from tests.support.ps_client import refused
+from tests.support.server_client import ServerClient
 
 INVALID = StatusCode.INVALID_ARGUMENT
 FAILED = StatusCode.FAILED_PRECONDITION
@@ -124,7 +124,7 @@ async def test_a_look_up_returns_the_latest_values(client):
 async def test_a_table_is_created_once_with_one_specification(client):
     assert not await client.create_table()
     with refused(FAILED, "table 't' exists with dimension 16 instead of 8"):
-        await AsyncParameterServerClient(client.address, dataclasses.replace(SPEC, dimension=8)).create_table()
+        await ServerClient(client.address, dataclasses.replace(SPEC, dimension=8)).create_table()
     with refused(INVALID, "optimizer.kind is 0"):
         await client.stub.CreateTable(ps_pb2.CreateTableRequest(), timeout=60)
 

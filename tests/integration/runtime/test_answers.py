@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 import pytest
 
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.errors import Internal
 from tests.support.frames import SPEC
+from tests.support.server_client import ServerClient
 
 NO_MESSAGE = b"\xff\xff\xff"
 
@@ -29,19 +29,19 @@ class _Babbling(grpc.GenericRpcHandler):
 
 
 @asynccontextmanager
-async def babbling_server() -> AsyncIterator[AsyncParameterServerClient]:
+async def babbling_server() -> AsyncIterator[ServerClient]:
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((_Babbling(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        async with AsyncParameterServerClient(f"127.0.0.1:{port}", SPEC) as client:
+        async with ServerClient(f"127.0.0.1:{port}", SPEC) as client:
             yield client
     finally:
         await server.stop(None)
 
 
-async def _scan(client: AsyncParameterServerClient) -> None:
+async def _scan(client: ServerClient) -> None:
     async for _ in client.scan():
         pass
 
@@ -57,7 +57,7 @@ async def _scan(client: AsyncParameterServerClient) -> None:
     ids=["one for one", "one for many", "many for one", "many for one, rows"],
 )
 async def test_whoever_looks_at_what_cannot_be_read_is_told(
-    call: Callable[[AsyncParameterServerClient], Awaitable[Any]], method: str, caplog: pytest.LogCaptureFixture
+    call: Callable[[ServerClient], Awaitable[Any]], method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with babbling_server() as client:
         with pytest.raises(Internal, match=f"3 bytes that answer /esd.v1.ParameterServer/{method} are not a message"):

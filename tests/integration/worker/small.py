@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.tables import OptimizerSpec, TableSpec
+from tests.support.server_client import ServerClient
 
 
 def small_job(
@@ -57,7 +57,7 @@ async def stored_model(job: JobSpec) -> tuple[dict[int, tuple[int, NDArray[np.fl
     rows: dict[int, tuple[int, NDArray[np.float32]]] = {}
     dense = b""
     for index, address in enumerate(job.parameter_servers):
-        async with AsyncParameterServerClient(address, job.table, timeout=60) as server:
+        async with ServerClient(address, job.table, timeout=60) as server:
             async for block in server.scan():
                 rows |= dict(
                     zip(block.ids.tolist(), zip(block.versions.tolist(), block.rows, strict=True), strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from esd.services.clients.frames import Frame
+from esd.services.clients.frame import Frame
 from esd.services.domain.errors import (
     DeadlineExceeded,
     EsdError,

@@ -15,16 +15,17 @@ import pytest
 
 from esd.dispatcher.core.planner import Planner
 from esd.protos import worker_pb2, worker_pb2_grpc
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound, StaleVersion, Unavailable
+from esd.services.domain.parcels import Parcel
 from esd.services.domain.plans import IterationPlan
-from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import OptimizerSpec
 from esd.services.runtime.channel import channel
 from esd.worker.models import MODELS
 from esd.worker.models.wdl import WideDeep
 from tests.integration.worker.small import small_job, small_stream, worker_settings
 from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.server_client import ServerClient
 
 
 def plans_of(job, iterations):
@@ -62,7 +63,7 @@ async def test_a_loss_that_is_not_finite_ends_the_worker_before_anything_is_push
     with pytest.raises(FailedPrecondition, match="the loss of iteration 0 is nan: training diverged"):
         await run_worker_job(address)
     assert dispatcher.reports == [[]]
-    async with AsyncParameterServerClient(job.parameter_servers[0], job.table) as server:
+    async with ServerClient(job.parameter_servers[0], job.table) as server:
         described = await server.describe()
     assert described.tables[0].rows == 0
 
@@ -100,9 +101,9 @@ async def test_a_stale_pull_is_refused(start_servers, run_worker_job, serve_scri
     ids, none, nothing = plan.pulls.ids, np.empty(0, np.int64), np.empty((0, job.table.dimension), np.float32)
     trained = RowBlock(ids, np.ones(len(ids), np.int64), np.ones((len(ids), job.table.row_width), np.float32))
     untouched = GradientBlock(ids[:0], none, ids[:0], np.empty(0, np.uint32), nothing[:, 0], nothing, worker=0)
-    async with AsyncParameterServerClient(job.parameter_servers[0], job.table) as server:
+    async with ServerClient(job.parameter_servers[0], job.table) as server:
         await server.create_table()
-        await server.push(Push(trained, untouched))
+        await server.push(Parcel(trained, untouched))
     _, address = await serve_scripts(job, [[plan]])
     with pytest.raises(StaleVersion, match="version"):
         await run_worker_job(address)

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from esd.services.domain.frames import Parcel
 from esd.services.domain.jobs import JobSpec
-from esd.services.domain.rows import GradientBlock, Push, RowBlock
+from esd.services.domain.parcels import Parcel
+from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import OptimizerSpec
 from esd.worker.service.link import Link
 from esd.worker.service.parameter_servers import ParameterServers
@@ -56,12 +56,8 @@ async def test_rows_come_in_the_order_they_were_asked_for(job, servers):
 
 async def test_pushed_rows_come_back(servers):
     rows = np.random.default_rng(2).normal(size=(len(IDS), 5)).astype(np.float32)
-    await servers.tables[0].push(
-        Parcel.of(Push(RowBlock(IDS[:3000], NEVER_TRAINED[:3000] + 1, rows[:3000]), NO_GRADIENTS))
-    )
-    await servers.tables[0].push(
-        Parcel.of(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS))
-    )  # a repetition, in part
+    await servers.tables[0].push(Parcel(RowBlock(IDS[:3000], NEVER_TRAINED[:3000] + 1, rows[:3000]), NO_GRADIENTS))
+    await servers.tables[0].push(Parcel(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS))  # a repetition, in part
     pulled = np.empty_like(rows)
     await servers.tables[0].pull(IDS, NEVER_TRAINED + 1, pulled)
     np.testing.assert_array_equal(pulled, rows)
@@ -82,9 +78,7 @@ async def test_a_push_in_many_pieces_arrives_whole(job):
         gradients=rows[split],
         worker=0,
     )
-    await servers.tables[0].push(
-        Parcel.of(Push(RowBlock(IDS[trained], NEVER_TRAINED[trained] + 1, rows[trained]), gradients))
-    )
+    await servers.tables[0].push(Parcel(RowBlock(IDS[trained], NEVER_TRAINED[trained] + 1, rows[trained]), gradients))
     pulled = np.empty_like(rows)
     await servers.tables[0].pull(IDS, NEVER_TRAINED + 1, pulled)
     np.testing.assert_array_equal(pulled[trained], rows[trained])
@@ -106,10 +100,10 @@ async def test_a_pull_waits_for_the_gradients_of_all_contributors(job, servers):
     )
     rows = np.empty((100, 5), np.float32)
     pulling = asyncio.create_task(servers.tables[0].pull(ids, np.ones(100, np.int64), rows))
-    await servers.tables[0].push(Parcel.of(Push(NO_ROWS, block)))
+    await servers.tables[0].push(Parcel(NO_ROWS, block))
     assert not pulling.done()
     other = connect(job, worker=1)
-    await other.tables[0].push(Parcel.of(Push(NO_ROWS, replace(block, worker=1))))
+    await other.tables[0].push(Parcel(NO_ROWS, replace(block, worker=1)))
     await other.aclose()
     await pulling
     np.testing.assert_allclose(rows, initial_rows(job.table, ids) - 0.5 * 2 * gradients, rtol=1e-6)
@@ -125,8 +119,8 @@ async def test_traffic_is_never_faster_than_the_link_in_either_direction(job, se
     assert (time.perf_counter() - started) * 400_000 >= 0.9 * rows.nbytes
 
     started = time.perf_counter()
-    size = await slow.tables[0].push(Parcel.of(Push(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS)))
-    assert (time.perf_counter() - started) * 400_000 >= 0.8 * size
+    pushed = await slow.tables[0].push(Parcel(RowBlock(IDS, NEVER_TRAINED + 1, rows), NO_GRADIENTS))
+    assert (time.perf_counter() - started) * 400_000 >= 0.8 * pushed.bytes_sent
     assert 0 < link.uplink.take() < 1.3 * 400_000
     await slow.aclose()
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.clients.parameter_server import AsyncParameterServerClient
 from esd.services.domain.state import JobPhase
 from hardening.stream_soak.exchange import SPEC
 from hardening.stream_soak.services import DISPATCHER, PARAMETER_SERVER
+from tests.support.server_client import ServerClient
 
 
 async def test_misdeeds_leave_nothing_behind_at_a_parameter_server() -> None:
     async with (
         asyncio.timeout(110),
         PARAMETER_SERVER.running() as (address, _),
-        AsyncParameterServerClient(address, SPEC) as client,
+        ServerClient(address, SPEC) as client,
     ):
         for misdeed in PARAMETER_SERVER.misdeeds.values():
             await misdeed.commit(address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 
 from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.errors import Internal
-from esd.services.domain.frames import Floats, GradientPush, Parcel, Pulls, RowPush
+from esd.services.domain.parcels import Parcel, Pulls
+from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from esd.services.wire.frames import Answer, Arrivals, Message, encode_parcel
+from esd.services.wire.frames import Answer, FrameMessage, PulledRows, encode_parcel
 
 SPEC = TableSpec("rows", 3, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD), 7, 0.1)
 CACHE = np.random.default_rng(5).normal(size=(50, SPEC.row_width)).astype(np.float32)
@@ -28,28 +30,27 @@ def parcel(rows: int, gradients: int, pulls: int, *, cached: bool = True, worker
     def numbers(count: int) -> np.ndarray:
         return rng.integers(1, 2**40, count)
 
-    def floats(count: int, columns: int) -> Floats:
+    def floats(count: int, columns: int) -> tuple[np.ndarray, np.ndarray | None]:
         slots = rng.permutation(len(CACHE))[:count].astype(np.uint32)
-        return Floats(CACHE, slots) if cached else Floats(CACHE[slots, :columns].copy())
+        return (CACHE, slots) if cached else (CACHE[slots, :columns].copy(), None)
 
+    row_ids, versions, row_floats = ids(rows), numbers(rows), floats(rows, SPEC.row_width)
+    keys = ids(gradients), numbers(gradients), ids(gradients), rng.integers(1, 2**32, gradients, np.uint32)
+    rates, (gradient_floats, slots) = rng.random(gradients, np.float32), floats(gradients, SPEC.dimension)
     return Parcel(
-        RowPush(ids(rows), numbers(rows), floats(rows, SPEC.row_width)),
-        GradientPush(
-            ids(gradients), numbers(gradients), ids(gradients), rng.integers(1, 2**32, gradients, np.uint32),
-            rng.random(gradients, np.float32),
-            floats(gradients, SPEC.dimension), worker,
-        ),
+        RowBlock(row_ids, versions, *row_floats),
+        GradientBlock(*keys, rates, gradient_floats, worker, slots),
         Pulls(ids(pulls), numbers(pulls), np.arange(pulls), pulls // 3),
     )  # fmt: skip
 
 
-def encoded(what: Parcel, sequence: int = 5, epoch: int = 4, wait: float = 1.5) -> Message:
+def encoded(what: Parcel, sequence: int = 5, epoch: int = 4, wait: float = 1.5) -> FrameMessage:
     return encode_parcel(what, SPEC, sequence, epoch=epoch, wait_seconds=wait)
 
 
-def values(floats: Floats, columns: int) -> np.ndarray:
-    table = floats.table if floats.slots is None else floats.table[floats.slots]
-    return np.ascontiguousarray(table[:, :columns])
+def values(block: RowBlock | GradientBlock) -> np.ndarray:
+    table, columns = (block.rows, SPEC.row_width) if isinstance(block, RowBlock) else (block.gradients, SPEC.dimension)
+    return np.ascontiguousarray((table if block.slots is None else table[block.slots])[:, :columns])
 
 
 def reference(what: Parcel, sequence: int = 5, epoch: int = 4, wait_ms: int = 1500) -> ps_pb2.ExchangeRequest:
@@ -59,12 +60,12 @@ def reference(what: Parcel, sequence: int = 5, epoch: int = 4, wait_ms: int = 15
     if len(rows):
         request.rows.ids = rows.ids.tobytes()
         request.rows.versions = rows.versions.tobytes()
-        request.rows.rows = values(rows.values, SPEC.row_width).tobytes()
+        request.rows.rows = values(rows).tobytes()
     if len(gradients):
         block = request.gradients
         block.ids, block.target_versions = gradients.ids.tobytes(), gradients.targets.tobytes()
         block.contributors, block.steps = gradients.contributors.tobytes(), gradients.steps.tobytes()
-        block.gradients = values(gradients.values, SPEC.dimension).tobytes()
+        block.gradients = values(gradients).tobytes()
         block.worker, block.rates = gradients.worker, gradients.rates.tobytes()
     if len(pulls):
         request.pulls.ids, request.pulls.versions = pulls.ids.tobytes(), pulls.versions.tobytes()
@@ -114,9 +115,9 @@ def test_pieces_are_all_of_it_and_none_is_too_long_either_way(size: int) -> None
         payload = sum(
             array.nbytes
             for array in (
-                piece.rows.ids, piece.rows.versions, values(piece.rows.values, SPEC.row_width), piece.pulls.ids,
+                piece.rows.ids, piece.rows.versions, values(piece.rows), piece.pulls.ids,
                 piece.gradients.ids, piece.gradients.targets, piece.gradients.contributors, piece.gradients.steps,
-                values(piece.gradients.values, SPEC.dimension), piece.pulls.versions,
+                values(piece.gradients), piece.pulls.versions,
             )
         )  # fmt: skip
         assert len(piece) == 1 or (payload <= size and piece.pulls.answer_bytes(SPEC) <= size)
@@ -138,8 +139,8 @@ def test_each_shard_gets_what_is_its_own() -> None:
     assert shards.keys() == {0, 1, 2}
     for part in shards.values():
         at = np.searchsorted(np.sort(what.rows.ids), part.rows.ids)
-        whole = values(what.rows.values, SPEC.row_width)[np.argsort(what.rows.ids)]
-        np.testing.assert_array_equal(values(part.rows.values, SPEC.row_width), whole[at])
+        whole = values(what.rows)[np.argsort(what.rows.ids)]
+        np.testing.assert_array_equal(values(part.rows), whole[at])
         np.testing.assert_array_equal(what.pulls.ids[part.pulls.places], part.pulls.ids)
     assert sum(len(part) for part in shards.values()) == len(what)
     assert [shard for shard, _ in parcel(0, 0, 1).by_shard(5)] != []
@@ -148,12 +149,13 @@ def test_each_shard_gets_what_is_its_own() -> None:
 
 def test_columns_that_do_not_fit_are_a_defect() -> None:
     what = parcel(3, 0, 0)
-    wrong_slot = RowPush(what.rows.ids, what.rows.versions, Floats(CACHE, np.array([1, 2, 50], np.uint32)))
+    wrong_slot = RowBlock(what.rows.ids, what.rows.versions, CACHE, np.array([1, 2, 50], np.uint32))
     with pytest.raises(ValueError, match="a slot is not in the table"):
         encoded(Parcel(wrong_slot, what.gradients, what.pulls))
+    few_slots = replace(what.rows, slots=np.array([1, 2], np.uint32))
     with pytest.raises(ValueError, match="ids and slots differ in length"):
-        encoded(Parcel(RowPush(what.rows.ids, what.rows.versions, what.rows.values[:2]), what.gradients, what.pulls))
-    signed = RowPush(what.rows.ids.astype(np.int64), what.rows.versions, what.rows.values)  # type: ignore[arg-type]
+        encoded(Parcel(few_slots, what.gradients, what.pulls))
+    signed = replace(what.rows, ids=what.rows.ids.astype(np.int64))  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         encoded(Parcel(signed, what.gradients, what.pulls))
 
@@ -165,15 +167,15 @@ def test_an_answer_is_read_as_protobuf_reads_it() -> None:
         positions=np.array([4, 1], np.uint32).tobytes(), done=True,
     )  # fmt: skip
     answer = Answer(message.SerializeToString())
-    said = answer.said
-    assert (said.sequence, said.stored, said.newly_stored, said.already_known) == (2**40, True, 300, 7)
-    assert (said.done, said.row_bytes, answer.refusal, answer.credit) == (True, rows.nbytes, None, None)
+    parts = answer.parts
+    assert (parts.sequence, parts.stored, parts.newly_stored, parts.already_known) == (2**40, True, 300, 7)
+    assert (parts.done, parts.row_bytes, answer.refusal, answer.credit) == (True, rows.nbytes, None, None)
     into = np.zeros((9, SPEC.row_width), np.float32)
-    arrivals = Arrivals(pulls_to([8, 7, 6, 5, 4]), into, SPEC)
-    arrivals.take(answer)
+    pulled = PulledRows(pulls_to([8, 7, 6, 5, 4]), into, SPEC)
+    pulled.place(answer)
     np.testing.assert_array_equal(into[[4, 7]], rows)
     assert not into[[0, 1, 2, 3, 5, 6, 8]].any()
-    assert (arrivals.missing, arrivals.bytes_missing) == (3, 3 * SPEC.row_bytes)
+    assert (pulled.missing, pulled.bytes_missing) == (3, 3 * SPEC.row_bytes)
 
     refused = Answer(ps_pb2.ExchangeResponse(refusal=common_pb2.Refusal(code=3, message="no")).SerializeToString())
     assert refused.refusal == common_pb2.Refusal(code=3, message="no")
@@ -196,16 +198,16 @@ def pulls_to(places: Iterable[int], stateless: int = 0) -> Pulls:
 
 def test_values_come_without_the_state_that_is_not_asked_for() -> None:
     into = np.full((5, SPEC.row_width), np.nan, np.float32)
-    arrivals = Arrivals(pulls_to([4, 3, 2, 1, 0], stateless=3), into, SPEC)
-    assert arrivals.bytes_missing == 2 * SPEC.row_bytes + 3 * 4 * SPEC.dimension
+    pulled = PulledRows(pulls_to([4, 3, 2, 1, 0], stateless=3), into, SPEC)
+    assert pulled.bytes_missing == 2 * SPEC.row_bytes + 3 * 4 * SPEC.dimension
     for positions in ([1, 3], [0, 2, 4]):
         floats = b"".join(CACHE[at, : None if at < 2 else SPEC.dimension].tobytes() for at in positions)
         listed = np.array(positions, np.uint32).tobytes()
-        arrivals.take(Answer(ps_pb2.ExchangeResponse(rows=floats, positions=listed).SerializeToString()))
+        pulled.place(Answer(ps_pb2.ExchangeResponse(rows=floats, positions=listed).SerializeToString()))
     np.testing.assert_array_equal(into[[4, 3]], CACHE[:2])
     np.testing.assert_array_equal(into[[2, 1, 0], : SPEC.dimension], CACHE[2:5, : SPEC.dimension])
     assert np.isnan(into[[2, 1, 0], SPEC.dimension :]).all()
-    assert (arrivals.missing, arrivals.bytes_missing) == (0, 0)
+    assert (pulled.missing, pulled.bytes_missing) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -214,11 +216,11 @@ def test_values_come_without_the_state_that_is_not_asked_for() -> None:
     ids=["a row without its state", "values with a state", "a row too many", "a row too few"],
 )
 def test_parts_that_are_not_what_is_asked_for_are_refused(floats: int, positions: list[int]) -> None:
-    arrivals = Arrivals(pulls_to(range(3), stateless=2), np.zeros((3, SPEC.row_width), np.float32), SPEC)
+    pulled = PulledRows(pulls_to(range(3), stateless=2), np.zeros((3, SPEC.row_width), np.float32), SPEC)
     listed = np.array(positions, np.uint32).tobytes()
     message = ps_pb2.ExchangeResponse(rows=bytes(4 * floats), positions=listed).SerializeToString()
     with pytest.raises(Internal, match="does not hold whole rows"):
-        arrivals.take(Answer(message))
+        pulled.place(Answer(message))
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.lists(st.booleans(), max_size=9))
@@ -232,10 +234,10 @@ def test_rows_without_state_are_the_last_ones_of_every_part(start: int, stop: in
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_an_answer_or_refused(data: bytes) -> None:
-    arrivals = Arrivals(pulls_to(range(4), stateless=2), np.zeros((4, SPEC.row_width), np.float32), SPEC)
+    pulled = PulledRows(pulls_to(range(4), stateless=2), np.zeros((4, SPEC.row_width), np.float32), SPEC)
     try:
         answer = Answer(data)
-        arrivals.take(answer)
+        pulled.place(answer)
     except Internal:
         return
-    assert ps_pb2.ExchangeResponse.FromString(data).sequence == answer.said.sequence
+    assert ps_pb2.ExchangeResponse.FromString(data).sequence == answer.parts.sequence

@@ -21,7 +21,7 @@ Due = tuple[NDArray[np.uint64], NDArray[np.int64]]  # ids and wanted versions, [
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class FrameContent:
     """The decoded parts of a frame, in the order in which they are applied; None for a part that it lacks.
 
     Attributes:
@@ -42,9 +42,9 @@ class Frame:
         return self.rows is not None or self.gradients is not None
 
 
-def decode_frame(message: ps_pb2.ExchangeRequest, spec: TableSpec) -> Frame:
+def decode_frame(message: ps_pb2.ExchangeRequest, spec: TableSpec) -> FrameContent:
     """Decodes a frame for a table. Raises InvalidArgument if a column has the wrong length, or the frame is empty."""
-    frame = Frame(
+    frame = FrameContent(
         message.epoch,
         decode_rows(message.rows, spec) if message.HasField("rows") else None,
         decode_gradients(message.gradients, spec) if message.HasField("gradients") else None,
@@ -56,7 +56,7 @@ def decode_frame(message: ps_pb2.ExchangeRequest, spec: TableSpec) -> Frame:
 
 
 def apply_frame(
-    frame: Frame, table: Table, announce: Callable[[Pushed], None], due: Due | None
+    frame: FrameContent, table: Table, announce: Callable[[Pushed], None], due: Due | None
 ) -> tuple[Stored | None, RowBlock | Exception | None]:
     """Stores the pushes of a frame, then reads the first rows that it pulls.
 
@@ -93,7 +93,7 @@ def apply_frame(
         return stored, error
 
 
-def _push(frame: Frame, table: Table) -> Iterator[Pushed]:
+def _push(frame: FrameContent, table: Table) -> Iterator[Pushed]:
     if frame.rows is not None:
         yield table.push_rows(frame.rows, frame.epoch)
     if frame.gradients is not None:

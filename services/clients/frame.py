@@ -1,4 +1,4 @@
-"""One frame of an exchange: its message, and what has come of it."""
+"""A frame in flight: its message and its result."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ import asyncio
 from esd.services.domain.errors import EsdError, Internal
 from esd.services.runtime.retry import Backoff
 from esd.services.wire.exchange import Stored
-from esd.services.wire.frames import Answer, Arrivals, Message
+from esd.services.wire.frames import Answer, FrameMessage, PulledRows
 
 
 class Frame:
-    """A frame on its way to one parameter server, or to another worker.
+    """A frame in flight to one parameter server, or to another worker, over as many streams as it takes.
 
-    A frame that is sent again says only what is still unanswered: rows that have come may be in use by then, and are
-    not written to a second time.
+    When a frame is sent again, it carries its unanswered part only: rows that have arrived may already be in use, and
+    must not be written a second time.
 
     Args:
         message: of the frame.
-        arrivals: the rows that it asks for; None if it asks for none.
+        rows: the pulled rows; None if the frame pulls none.
 
     Attributes:
-        stored: done when everything that the frame pushes is durable; at once if that is nothing.
-        pulled: done when every row is in its place; at once if it asks for none.
-        push_bytes: of the message, what it pushes.
-        pull_bytes: of the message, what asks for rows, and of the answers that have brought them.
-        sent_bytes: of the message, what was sent last.
+        stored: done when all that the frame pushes is durable; done from the beginning if it pushes nothing.
+        pulled: done when every row is in its place; done from the beginning if the frame pulls nothing.
+        push_bytes: bytes of the message without its pulls; 0 if it pushes nothing.
+        pull_bytes: bytes of the pulls, and of the answers with rows so far.
+        sent_bytes: bytes of the message as it was sent last.
     """
 
-    def __init__(self, message: Message, arrivals: Arrivals | None = None) -> None:
+    def __init__(self, message: FrameMessage, rows: PulledRows | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.stored: asyncio.Future[Stored] = loop.create_future()
         self.pulled: asyncio.Future[None] = loop.create_future()
         self.push_bytes = message.pulls_at if message.pushes else 0
-        self.pull_bytes = 0 if arrivals is None else len(message.data) - self.push_bytes
+        self.pull_bytes = 0 if rows is None else len(message.data) - self.push_bytes
         self._message = message
-        self._arrivals = arrivals
+        self._rows = rows
         self.sent_bytes = 0
-        self._pulls_kept_back = False  # when it was sent last
+        self._pulls_kept_back = False  # whether it was sent last without its pulls
         self._backoffs: dict[type[EsdError], Backoff] = {}
         if not message.pushes:
             self.stored.set_result(Stored(0, 0))
-        if arrivals is None:
+        if rows is None:
             self.pulled.set_result(None)
 
     @property
@@ -56,33 +56,33 @@ class Frame:
 
     @property
     def bytes_missing(self) -> int:
-        """The bytes of the rows that are still to come."""
-        return 0 if self._arrivals is None else self._arrivals.bytes_missing
+        """The bytes of the rows that have not arrived."""
+        return 0 if self._rows is None else self._rows.bytes_missing
 
     @property
     def pushes(self) -> bool:
-        """Whether something that it pushes is not known to be durable, and waited for."""
+        """Whether a push of the frame is still to be acknowledged."""
         return not self.stored.done()
 
     @property
     def over(self) -> bool:
-        """Whether nobody waits for the frame any more: it is answered, has failed, or was given up."""
+        """Whether the frame is answered, has failed or was cancelled."""
         return self.stored.done() and self.pulled.done()
 
     def begin(self, sequence: int, *, pulls: bool) -> bytes:
-        """Returns what is still to be said, as the frame of this number, which is sent now.
+        """Encodes the unanswered part under `sequence`, and marks it as sent.
 
         Args:
-            sequence: the number.
-            pulls: with what it pulls; otherwise that is to be sent when all that it pushes is durable.
+            sequence: the number that the frame gets.
+            pulls: whether the pulls are sent now; otherwise they are sent when the push is durable.
         """
         message = self._message
         if self.stored.done():
             message = message.without_pushes()
         if self.pulled.done():
             message = message.without_pulls()
-        elif self._arrivals is not None and pulls:
-            self._arrivals.start()
+        elif self._rows is not None and pulls:
+            self._rows.restart()
         self._message = message.numbered(sequence)
         self._pulls_kept_back = not pulls and not self.pulled.done()
         sent = self._message.without_pulls() if self._pulls_kept_back else self._message
@@ -90,36 +90,36 @@ class Frame:
         return sent.data
 
     def acknowledge(self, new: int, already_known: int) -> None:
-        """Says that what the frame pushes is durable."""
+        """Records that the push is durable, with the numbers of new and of repeated rows and gradients."""
         if not self.stored.done():
             self.stored.set_result(Stored(new, already_known))
 
-    def take_rows(self, answer: Answer) -> None:
-        """Puts the rows of an answer in their places.
+    def place_rows(self, answer: Answer) -> None:
+        """Copies the rows of an answer to their places.
 
         Raises:
-            Internal: these are not rows that the frame asks for.
+            Internal: the frame pulls nothing, or the rows are not among those that it pulls.
         """
-        if not answer.said.row_bytes or self.pulled.done():
-            return  # given up, maybe
-        if self._arrivals is None:
+        if not answer.parts.row_bytes or self.pulled.done():
+            return  # the pulls may have been cancelled
+        if self._rows is None:
             raise Internal(f"frame {self.sequence} pulls nothing and was answered with rows")
-        self._arrivals.take(answer)
+        self._rows.place(answer)
         self.pull_bytes += len(answer.message)
-        if not self._arrivals.missing:
+        if not self._rows.missing:
             self.pulled.set_result(None)
 
     @property
-    def goes_on(self) -> bool:
-        """Whether its pulls are to be sent, now that the last answer to its pushes has come."""
+    def continues(self) -> bool:
+        """Whether the pulls must still be sent after the last answer to the pushes."""
         return self._pulls_kept_back and self.stored.done() and not self.pulled.done()
 
     def end(self) -> None:
-        """Says that the last answer has come."""
+        """Records that the last answer has arrived, and fails the parts that it leaves unanswered."""
         if not self.stored.done():
             self.fail(Internal("a frame was ended without storing what it pushes"))
-        if not self.pulled.done() and self._arrivals is not None:
-            wanted, missing = self._arrivals.wanted, self._arrivals.missing
+        if not self.pulled.done() and self._rows is not None:
+            wanted, missing = self._rows.wanted, self._rows.missing
             self.fail(Internal(f"a pull of {wanted} rows ended after {wanted - missing}"))
 
     def fail(self, error: EsdError) -> None:
@@ -127,10 +127,10 @@ class Frame:
         for future in (self.stored, self.pulled):
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # whoever waits for the other one alone is told by that
+                future.exception()  # a caller may wait for the other future only
 
-    def give_up(self) -> None:
-        """Says that nobody waits for the frame any more."""
+    def cancel(self) -> None:
+        """Cancels the frame: its caller has left."""
         self.stored.cancel()
         self.pulled.cancel()
 
@@ -138,6 +138,6 @@ class Frame:
         """Returns the seconds to wait before the frame, which was refused, is sent again.
 
         Raises:
-            EsdError: `error`, after `patience` seconds of refusals of this kind.
+            EsdError: `error`, if refusals of this kind have lasted for `patience` seconds.
         """
         return self._backoffs.setdefault(kind, Backoff(patience)).next(error)
