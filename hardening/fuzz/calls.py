@@ -46,7 +46,7 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallResult:
     """How a call ended, and whether the service itself said so."""
 
     code: grpc.StatusCode
@@ -54,7 +54,7 @@ class Answer:
     reasoned: bool
 
 
-def call(channel: grpc.Channel, method: Method, request: Request) -> Answer:
+def call(channel: grpc.Channel, method: Method, request: Request) -> CallResult:
     """Sends a request as it is, byte by byte, and reads the answer."""
     kind = ("stream" if method.client_streaming else "unary") + "_" + ("stream" if method.server_streaming else "unary")
     send = getattr(channel, kind)(method.path)
@@ -67,8 +67,8 @@ def call(channel: grpc.Channel, method: Method, request: Request) -> Answer:
             answer.cancel()
     except grpc.RpcError as error:
         reasoned = any(datum.key == REASON_KEY for datum in error.trailing_metadata() or ())
-        return Answer(error.code(), error.details() or "", reasoned)
-    return Answer(grpc.StatusCode.OK, "", reasoned=True)
+        return CallResult(error.code(), error.details() or "", reasoned)
+    return CallResult(grpc.StatusCode.OK, "", reasoned=True)
 
 
 def tells_too_much(text: str) -> bool:
@@ -76,7 +76,7 @@ def tells_too_much(text: str) -> bool:
     return _INTERNAL_TEXT.search(text) is not None
 
 
-def fault(method: Method, answer: Answer) -> str | None:
+def fault(method: Method, answer: CallResult) -> str | None:
     """Returns what is wrong with an answer to a malformed request; None if nothing is."""
     if tells_too_much(answer.text):
         return f"{method.path} tells too much: {answer.text!r}"

@@ -18,7 +18,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from esd.protos import dispatcher_pb2 as pb
-from hardening.fuzz.calls import Answer, Method, fault
+from hardening.fuzz.calls import CallResult, Method, fault
 from hardening.fuzz.twists import Twist, drawn, twists
 
 _ATTEND = Method("/esd.v1.Dispatcher/Attend", client_streaming=True, server_streaming=True)
@@ -45,7 +45,7 @@ class Lies:
     told: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
     believed: list[str] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[CallResult] = field(default_factory=list)
 
     @classmethod
     def drawn(cls, count: int, number: int, *, per_message: int, failures: int) -> Self:
@@ -62,7 +62,7 @@ class Lies:
         return Liar(self)
 
 
-def _fault(answer: Answer) -> str | None:
+def _fault(answer: CallResult) -> str | None:
     return fault(_ATTEND, answer)
 
 
@@ -106,7 +106,7 @@ class Liar:
                 self._unanswered.pop(refusal.sequence, None)
                 code = _CODES[refusal.code]
                 self._lies.refusals[code.name] += 1
-                self._lies.answers.append(Answer(code, refusal.message, reasoned=bool(refusal.reason)))
+                self._lies.answers.append(CallResult(code, refusal.message, reasoned=bool(refusal.reason)))
         believed = [number for number in self._unanswered if number <= answer.received]
         self._lies.believed += [self._unanswered.pop(number) for number in believed]
         while self._honest and self._honest[0][0] <= answer.received:

@@ -51,7 +51,7 @@ def go_back(store: TableStore, record: HistoryRecord, checkpoint: int, epoch: in
     return back, changed
 
 
-class History:
+class CheckpointHistory:
     """The history of one table. Thread-safe."""
 
     def __init__(self, store: TableStore, table: str) -> None:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from esd.ps_server.core.history import History
+from esd.ps_server.core.history import CheckpointHistory
 from esd.ps_server.core.seal import LOG_REMEDY
 from esd.ps_server.core.store import LogStore
 from esd.services.domain.batches import LogEntry
@@ -18,7 +18,7 @@ _LONGEST_STREAM = 2**63 - 1  # samples
 class SampleLog:
     """The sample log of one table. Thread-safe. Every method raises StaleEpoch unless `epoch` is the table's epoch."""
 
-    def __init__(self, store: LogStore, history: History, table: str) -> None:
+    def __init__(self, store: LogStore, history: CheckpointHistory, table: str) -> None:
         self._store = store
         self._history = history
         self._table = table

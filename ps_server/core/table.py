@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from esd.native import rows as native
 from esd.ps_server.core import gradients
 from esd.ps_server.core.gradients import Arrival
-from esd.ps_server.core.history import History
+from esd.ps_server.core.history import CheckpointHistory
 from esd.ps_server.core.sample_log import SampleLog
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import BlobStore, TableStore
@@ -60,7 +60,7 @@ class Table:
         self.row_bytes = spec.row_bytes
         self._store = store
         self._shard = shard
-        self.history = History(store, spec.name)
+        self.history = CheckpointHistory(store, spec.name)
         self.blobs: BlobStore = store.blobs
         self.frames = store.frames(shard) if store.frames else None
         self.samples = SampleLog(store.log, self.history, spec.name)

@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 
 from esd.services.domain.errors import PermissionDenied, Unauthenticated
+from esd.services.runtime.call_limits import is_health, machine_of
 from esd.services.runtime.caller import Caller
-from esd.services.runtime.places import is_health, machine_of
 from esd.services.runtime.roles import ROLES_BY_RPC, Role, RolesByName, Token
 
 _TOKEN_KEY = "authorization"  # noqa: S105 - the name of the metadata, as in RFC 6750

@@ -28,10 +28,10 @@ import grpc
 
 from esd.services.domain.errors import DeadlineExceeded, InvalidArgument, PermissionDenied, Unauthenticated, Unavailable
 from esd.services.runtime import logs, metrics
+from esd.services.runtime.call_limits import HEALTH_REQUEST_SECONDS, CallLimits, is_health
 from esd.services.runtime.caller import bind_caller
 from esd.services.runtime.decoding import all_checked, checked, tolerant
 from esd.services.runtime.guard import Admit, Guard, Metadata
-from esd.services.runtime.places import HEALTH_REQUEST_SECONDS, Places, is_health
 from esd.services.runtime.release import check_release
 from esd.services.runtime.status import REASON_KEY, status_of
 from esd.services.runtime.tasks import is_cancelled
@@ -53,12 +53,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
 
     Args:
         guard: admits or refuses callers.
-        places: bounds the number of concurrent calls.
+        limits: bounds the number of concurrent calls.
     """
 
-    def __init__(self, guard: Guard, places: Places) -> None:
+    def __init__(self, guard: Guard, limits: CallLimits) -> None:
         self._guard = guard
-        self._places = places
+        self._limits = limits
         self._handlers: dict[str, Any] = {}  # wrapped handlers, by method
 
     async def intercept_service(
@@ -96,7 +96,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         try:
             bind_caller(admit(context, metadata))
             check_release(agent)
-            self._places.take(method, peer)
+            self._limits.take(method, peer)
             try:
                 yield
             except asyncio.CancelledError:
@@ -105,7 +105,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
                 _log.warning("the work that the call waited for was cancelled, but not the call", exc_info=True)
                 raise Unavailable(GIVEN_UP_TEXT) from None
             finally:
-                self._places.leave(method, peer)
+                self._limits.leave(method, peer)
             code = context.code() or code
         except (asyncio.CancelledError, GeneratorExit):
             # The peer has gone or its deadline has passed: no caller waits for the answer.

@@ -15,12 +15,12 @@ from grpc_reflection.v1alpha import reflection
 
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.runtime import metrics
+from esd.services.runtime.call_limits import CallLimits
 from esd.services.runtime.channel import KEEPALIVE_OPTIONS, KEEPALIVE_SECONDS
 from esd.services.runtime.guard import Guard
 from esd.services.runtime.health import Health
 from esd.services.runtime.http import serve_http
 from esd.services.runtime.interceptors import CallInterceptor
-from esd.services.runtime.places import Places
 from esd.services.runtime.roles import RolesByName
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.settings import ServerSettings, SettingsError, split_address
@@ -73,9 +73,9 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
     """
     credentials = Credentials.read(settings)
     guard = Guard(credentials.accepted, RolesByName(settings.tls_clients) if settings.tls_clients else None)
-    places = Places(settings.max_concurrent_rpcs, settings.variable("max_concurrent_rpcs"))
+    limits = CallLimits(settings.max_concurrent_rpcs, settings.variable("max_concurrent_rpcs"))
     grpc_server = grpc.aio.server(
-        interceptors=(CallInterceptor(guard, places),),
+        interceptors=(CallInterceptor(guard, limits),),
         options=server_options(settings),
     )
     names = [full_name for _, _, full_name in services]

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from esd.dispatcher.solvers import Costs, Prices, Solution, get_solver
-from esd.dispatcher.solvers.cuda.answer import Answer
+from esd.dispatcher.solvers.cuda.answer import DeviceAnswer
 from esd.dispatcher.solvers.cuda.solver import check
 from esd.dispatcher.solvers.native import NativeSolver
 from esd.native import cuda as native
@@ -37,11 +37,11 @@ class EmulatedSolver:
         prices: Prices | None = None,
         threads: int = 32,
         seed: int = 0,
-    ) -> Answer:
+    ) -> DeviceAnswer:
         check(costs.shape, costs.dtype, capacities, prices)
         start = None if prices is None else np.asarray(prices, np.float64)
         samples, workers = costs.shape
-        answer = Answer.empty(samples, workers, costs.dtype)
+        answer = DeviceAnswer.empty(samples, workers, costs.dtype)
         native.emulate(
             costs,
             capacities,

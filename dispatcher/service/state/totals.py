@@ -50,7 +50,7 @@ class Point:
     hits: int
 
 
-class History:
+class PointHistory:
     """Evenly spaced points of a job of any length, in bounded memory.
 
     The history keeps one point per `step` iterations. When it has too many points, or they lie too close together in
@@ -121,7 +121,7 @@ class JobTotals:
         self.workloads = np.array(job.workloads, np.int32)
         self.held_back = np.zeros(job.workers, np.int32)
         self.progress = Progress(job.workers, len(job.labels))
-        self.history = History()
+        self.history = PointHistory()
         self._bounded = job.sync is Sync.BOUNDED
         self._replicates = bool(job.replicated_rows)
         self._planned = 0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from esd.dispatcher.simulator.alternatives.alternative import (
     Alternative,
     AlternativeTotals,
-    Traffic,
+    IterationTraffic,
     Trained,
     simulate_alternative,
 )
@@ -25,7 +25,7 @@ __all__ = [
     "Alternative",
     "AlternativeTotals",
     "Cluster",
-    "Traffic",
+    "IterationTraffic",
     "Trained",
     "get_alternative",
     "most_popular",

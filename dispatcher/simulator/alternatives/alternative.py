@@ -36,7 +36,7 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class IterationTraffic:
     """The transfers of one iteration.
 
     Attributes:
@@ -65,7 +65,7 @@ class Alternative(Protocol):
         """The number of batches after the present one that `step` looks at."""
         ...
 
-    def step(self, trained: Trained, /) -> Traffic:
+    def step(self, trained: Trained, /) -> IterationTraffic:
         """Simulates one iteration and returns its transfers."""
         ...
 

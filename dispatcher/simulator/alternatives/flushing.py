@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.dispatcher.core.cost_model import Operations
-from esd.dispatcher.simulator.alternatives.alternative import Traffic, Trained
+from esd.dispatcher.simulator.alternatives.alternative import IterationTraffic, Trained
 from esd.dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers, grown
 
 _NEVER = np.iinfo(np.int64).max
@@ -54,7 +54,7 @@ class Flushing:
         self._iteration = 0
         self._stall = self._busy = 0.0
 
-    def step(self, trained: Trained, /) -> Traffic:
+    def step(self, trained: Trained, /) -> IterationTraffic:
         """Carries out one step of the timeline."""
         batch = np.unique(self._numbers.of(trained.batch.ids))
         lookahead_rows = [np.unique(self._numbers.of(later.ids)) for later in trained.lookahead]
@@ -74,7 +74,7 @@ class Flushing:
         self._iteration += 1
         lookups = sum(len(needed) for needed in rows)
         operations = Operations(pulled, flushed.astype(np.int64), np.zeros(self._workers, np.int64))
-        return Traffic(operations, np.zeros(self._workers), lookups, lookups - int(pulled.sum()))
+        return IterationTraffic(operations, np.zeros(self._workers), lookups, lookups - int(pulled.sum()))
 
     def figures(self) -> dict[str, float]:
         """Returns the time of stalls, the time of training and pulling, and the number of pending rows."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.dispatcher.core.cost_model import Operations
-from esd.dispatcher.simulator.alternatives.alternative import Traffic, Trained
+from esd.dispatcher.simulator.alternatives.alternative import IterationTraffic, Trained
 from esd.dispatcher.simulator.alternatives.cached_rows import LruCaches, RowNumbers, grown
 
 
@@ -44,7 +44,7 @@ class Het:
         self._iteration = 0
         self._reads = self._stale_reads = self._missing = self._most_missing = self._checks = 0
 
-    def step(self, trained: Trained, /) -> Traffic:
+    def step(self, trained: Trained, /) -> IterationTraffic:
         """Pulls rows that are missing or too old, trains, and pushes rows with more than `bound` updates."""
         rows = [np.unique(self._numbers.of(trained.ids_of(j))) for j in range(self._workers)]
         self._grow()
@@ -65,7 +65,7 @@ class Het:
         pulled = np.array([len(missed) for missed in misses], np.int64)
         lookups = sum(len(needed) for needed in rows)
         operations = Operations(pulled, update_push, evict_push)
-        return Traffic(operations, np.zeros(self._workers), lookups, lookups - int(pulled.sum()))
+        return IterationTraffic(operations, np.zeros(self._workers), lookups, lookups - int(pulled.sum()))
 
     def figures(self) -> dict[str, float]:
         """Returns the staleness of the rows that training read, and the number of version checks."""

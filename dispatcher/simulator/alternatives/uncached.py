@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.dispatcher.core.cost_model import Operations
-from esd.dispatcher.simulator.alternatives.alternative import Traffic, Trained
+from esd.dispatcher.simulator.alternatives.alternative import IterationTraffic, Trained
 
 
 class NoCache:
@@ -23,7 +23,7 @@ class NoCache:
         self._coalesced = coalesced
         self._lookups = self._distinct = 0
 
-    def step(self, trained: Trained, /) -> Traffic:
+    def step(self, trained: Trained, /) -> IterationTraffic:
         """Counts distinct ids if rows are coalesced, all ids otherwise."""
         ids = [trained.ids_of(j) for j in range(self._workers)]
         distinct = [len(np.unique(of_worker)) for of_worker in ids]
@@ -31,7 +31,7 @@ class NoCache:
         self._distinct += sum(distinct)
         rows = np.array(distinct if self._coalesced else [of_worker.size for of_worker in ids], np.int64)
         operations = Operations(rows, rows, np.zeros_like(rows))
-        return Traffic(operations, np.zeros(self._workers), int(rows.sum()), 0)
+        return IterationTraffic(operations, np.zeros(self._workers), int(rows.sum()), 0)
 
     def figures(self) -> dict[str, float]:
         """Returns the saving by coalescing, as ids per distinct id of a micro-batch."""
@@ -55,7 +55,7 @@ class Fae:
         self._hot = np.sort(hot)
         self._reduced = self._iterations = 0
 
-    def step(self, trained: Trained, /) -> Traffic:
+    def step(self, trained: Trained, /) -> IterationTraffic:
         """Counts transfers of cold rows to and from the parameter server, and the all-reduce of hot rows."""
         distinct = [np.unique(trained.ids_of(j)) for j in range(self._workers)]
         cold = np.array([int((~np.isin(ids, self._hot)).sum()) for ids in distinct], np.int64)
@@ -64,7 +64,7 @@ class Fae:
         self._iterations += 1
         lookups = sum(len(ids) for ids in distinct)
         share = np.full(self._workers, 2 * (self._workers - 1) / self._workers * reduced)
-        return Traffic(Operations(cold, cold, np.zeros_like(cold)), share, lookups, lookups - int(cold.sum()))
+        return IterationTraffic(Operations(cold, cold, np.zeros_like(cold)), share, lookups, lookups - int(cold.sum()))
 
     def figures(self) -> dict[str, float]:
         """Returns the number of hot rows, and the mean number of hot rows that an iteration reduces."""

@@ -15,7 +15,7 @@ _BAD_ENTRY, _EXPONENT, _GAP, _PASSES, _PHASES, _ADJUSTMENTS = range(native.REPOR
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeviceAnswer:
     """The arrays that one solve fills.
 
     Attributes:
@@ -29,7 +29,7 @@ class Answer:
     chosen_costs: NDArray[Any]
 
     @classmethod
-    def empty(cls, samples: int, workers: int, dtype: np.dtype[Any]) -> Answer:
+    def empty(cls, samples: int, workers: int, dtype: np.dtype[Any]) -> DeviceAnswer:
         """Returns arrays of zeros for k samples, n workers and costs of the given dtype."""
         return cls(
             np.zeros(native.REPORT_WORDS + workers, np.int64), np.zeros(samples, np.int32), np.zeros(samples, dtype)

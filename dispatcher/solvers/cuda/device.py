@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.dispatcher.solvers.cuda.answer import Answer
+from esd.dispatcher.solvers.cuda.answer import DeviceAnswer
 from esd.dispatcher.solvers.cuda.kernel import Algorithm, Variant, compile_kernel
 from esd.native import cuda as native
 from esd.services.domain.errors import InvalidArgument, Unavailable
@@ -120,7 +120,7 @@ class CudaDevice:
         capacities: NDArray[np.int32],
         start: NDArray[np.float64] | None,
         algorithm: Algorithm,
-    ) -> tuple[Answer, float]:
+    ) -> tuple[DeviceAnswer, float]:
         """Solves in one launch of the kernel. The host waits once, for the answer.
 
         Args:
@@ -148,7 +148,7 @@ class CudaDevice:
             memory = self._grown("memory", native.workspace_bytes(samples, workers))
             _part(memory, int(memory.handle), _ALIGNMENT).fill(0, stream=self._stream)  # the grid's barrier
 
-            answer = Answer.empty(samples, workers, dtype)
+            answer = DeviceAnswer.empty(samples, workers, dtype)
             parts: tuple[NDArray[Any], ...] = (answer.report, answer.assignment, answer.chosen_costs)
             offsets = np.cumsum([0, *(-(-part.nbytes // _ALIGNMENT) * _ALIGNMENT for part in parts)])
             outputs = self._grown("outputs", int(offsets[-1]))

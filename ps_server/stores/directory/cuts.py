@@ -1,7 +1,8 @@
 """The cuts of a table whose rows are in memory and whose checkpoints are files.
 
 A file holds only the rows that changed since an earlier cut, if the cut can be built on that one. The earlier cut is
-the last but one (History decides), so the checkpoints form two chains of files, and two neighbours never share a file.
+the last but one (ps_server/core/history.py decides), so the checkpoints form two chains of files, and two neighbours
+never share a file.
 """
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py

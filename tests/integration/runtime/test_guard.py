@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 import pytest
 
+from esd.services.runtime.call_limits import is_health
 from esd.services.runtime.caller import present_caller
 from esd.services.runtime.channel import channel
-from esd.services.runtime.places import is_health
 from esd.services.runtime.roles import ROLES_BY_RPC, Role
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.server import serve

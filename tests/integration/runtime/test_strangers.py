@@ -13,8 +13,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from esd.protos import ps_pb2, ps_pb2_grpc
 from esd.services.domain.errors import Overloaded, Unauthenticated
 from esd.services.runtime import interceptors
+from esd.services.runtime.call_limits import HEALTH_CALLS_BY_PEER
 from esd.services.runtime.channel import channel
-from esd.services.runtime.places import HEALTH_CALLS_BY_PEER
 from esd.services.runtime.retry import repeated
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.settings import ClientSettings

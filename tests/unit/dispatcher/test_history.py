@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from esd.dispatcher.service.state.totals import History, Point
+from esd.dispatcher.service.state.totals import Point, PointHistory
 
 
 def point(iterations: int) -> Point:
@@ -15,7 +15,7 @@ def point(iterations: int) -> Point:
 
 
 def course(iterations: int, longest: int) -> list[Point]:
-    history = History(longest)
+    history = PointHistory(longest)
     for confirmed in range(1, iterations + 1):
         if history.wants(confirmed):
             history.add(point(confirmed))
@@ -36,7 +36,7 @@ def test_a_long_job_is_thinned_out_evenly() -> None:
 
 
 def test_a_fast_job_is_thinned_out_until_its_points_lie_apart() -> None:
-    history = History(600)
+    history = PointHistory(600)
     for confirmed in range(1, 2001):  # a hundred iterations per second
         if history.wants(confirmed):
             history.add(replace(point(confirmed), seconds=confirmed / 100))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from esd.ps_server.core.history import History
+from esd.ps_server.core.history import CheckpointHistory
 from esd.ps_server.core.sample_log import SampleLog
 from esd.ps_server.stores.memory import MemoryLog, memory_table
 from esd.services.domain.batches import LogEntry
@@ -14,7 +14,7 @@ FIRST, SECOND, END = LogEntry(10, 3, b"abc"), LogEntry(13, 2, b"de"), LogEntry(1
 
 
 def sample_log(store):
-    return SampleLog(store, History(memory_table(SPEC), "clicks"), "clicks")
+    return SampleLog(store, CheckpointHistory(memory_table(SPEC), "clicks"), "clicks")
 
 
 @pytest.fixture

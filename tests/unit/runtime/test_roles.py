@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from esd.protos import dispatcher_pb2, ps_pb2, worker_pb2
 from esd.services.domain.errors import InvalidArgument
-from esd.services.runtime.places import is_health
+from esd.services.runtime.call_limits import is_health
 from esd.services.runtime.roles import ANYBODY, PARTS_OF_WORKERS, ROLES_BY_RPC, Role, RolesByName, Token, read_tokens
 
 PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text()

@@ -8,15 +8,15 @@ from urllib.parse import unquote
 from esd.services.domain.errors import Overloaded
 
 # Orchestrators check health without a token, and the answer reveals nothing else. Since any client can open such calls,
-# they have limits of their own, per machine and in total, and take no places from other calls. A watch lasts as long as
-# its peer likes; a check ends when its request has arrived, for which it has HEALTH_REQUEST_SECONDS.
+# they have limits of their own, per machine and in total, and do not count as other calls. A watch lasts as long as its
+# peer likes; a check ends when its request has arrived, for which it has HEALTH_REQUEST_SECONDS.
 _HEALTH = "/grpc.health.v1.Health/"
 HEALTH_REQUEST_SECONDS = 5.0
 HEALTH_CALLS_BY_PEER = 8
 _HEALTH_CALLS = 256
 
 
-class Places:
+class CallLimits:
     """Bounds the calls that are served at a time: further calls are refused, and may be repeated later.
 
     Args:
@@ -31,14 +31,14 @@ class Places:
         self._health_calls: Counter[str] = Counter()  # by method and machine
 
     def take(self, method: str, peer: str) -> None:
-        """Gives a call a place; `leave`, with the same arguments, returns it.
+        """Admits a call; `leave`, with the same arguments, ends it.
 
         Args:
             method: full name of the method.
             peer: its address in gRPC's form, such as `ipv4:10.0.0.7:41234`.
 
         Raises:
-            Overloaded: no place is left.
+            Overloaded: as many calls as the limit are being served.
         """
         if is_health(method):
             self._take_for_health(method, peer)
@@ -48,7 +48,7 @@ class Places:
             self._taken += 1
 
     def leave(self, method: str, peer: str) -> None:
-        """Returns the place of a call."""
+        """Ends a call."""
         if is_health(method):
             self._health_calls[f"{method} {machine_of(peer)}"] -= 1
             self._health_calls += Counter()  # removes machines without calls
