@@ -33,16 +33,6 @@ class Pooling(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     POOLING_MEAN: _ClassVar[Pooling]
     POOLING_LIST: _ClassVar[Pooling]
 
-class Sync(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    SYNC_UNSPECIFIED: _ClassVar[Sync]
-    SYNC_ON_DEMAND: _ClassVar[Sync]
-    SYNC_FULL: _ClassVar[Sync]
-    SYNC_WRITE_THROUGH: _ClassVar[Sync]
-    SYNC_PROACTIVE: _ClassVar[Sync]
-    SYNC_REPLICATED: _ClassVar[Sync]
-    SYNC_BOUNDED: _ClassVar[Sync]
-
 class RowLimitPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ROW_LIMIT_POLICY_UNSPECIFIED: _ClassVar[RowLimitPolicy]
@@ -74,13 +64,6 @@ POOLING_ONE: Pooling
 POOLING_SUM: Pooling
 POOLING_MEAN: Pooling
 POOLING_LIST: Pooling
-SYNC_UNSPECIFIED: Sync
-SYNC_ON_DEMAND: Sync
-SYNC_FULL: Sync
-SYNC_WRITE_THROUGH: Sync
-SYNC_PROACTIVE: Sync
-SYNC_REPLICATED: Sync
-SYNC_BOUNDED: Sync
 ROW_LIMIT_POLICY_UNSPECIFIED: RowLimitPolicy
 ROW_LIMIT_POLICY_REFUSE: RowLimitPolicy
 ROW_LIMIT_POLICY_FORGET: RowLimitPolicy
@@ -199,7 +182,7 @@ class Feature(_message.Message):
     def __init__(self, name: _Optional[str] = ..., table: _Optional[int] = ..., pooling: _Optional[_Union[Pooling, str]] = ..., max_length: _Optional[int] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "hash_field", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_alpha", "auto_budget", "replicated_rows", "pull_bound", "push_bound", "direct")
+    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "hash_field", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_alpha", "auto_budget")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -235,10 +218,6 @@ class JobSpec(_message.Message):
     FIRST_ITERATION_FIELD_NUMBER: _ClassVar[int]
     AUTO_ALPHA_FIELD_NUMBER: _ClassVar[int]
     AUTO_BUDGET_FIELD_NUMBER: _ClassVar[int]
-    REPLICATED_ROWS_FIELD_NUMBER: _ClassVar[int]
-    PULL_BOUND_FIELD_NUMBER: _ClassVar[int]
-    PUSH_BOUND_FIELD_NUMBER: _ClassVar[int]
-    DIRECT_FIELD_NUMBER: _ClassVar[int]
     name: str
     workers: int
     seed: int
@@ -274,11 +253,54 @@ class JobSpec(_message.Message):
     first_iteration: int
     auto_alpha: bool
     auto_budget: bool
-    replicated_rows: int
-    pull_bound: int
-    push_bound: int
-    direct: bool
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., hash_field: _Optional[int] = ..., sync: _Optional[_Union[Sync, str]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_alpha: _Optional[bool] = ..., auto_budget: _Optional[bool] = ..., replicated_rows: _Optional[int] = ..., pull_bound: _Optional[int] = ..., push_bound: _Optional[int] = ..., direct: _Optional[bool] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., hash_field: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_alpha: _Optional[bool] = ..., auto_budget: _Optional[bool] = ...) -> None: ...
+
+class Sync(_message.Message):
+    __slots__ = ("on_demand", "full", "write_through", "proactive", "replicated", "bounded", "none")
+    class OnDemand(_message.Message):
+        __slots__ = ("direct",)
+        DIRECT_FIELD_NUMBER: _ClassVar[int]
+        direct: bool
+        def __init__(self, direct: _Optional[bool] = ...) -> None: ...
+    class Full(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
+    class WriteThrough(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
+    class Proactive(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
+    class Replicated(_message.Message):
+        __slots__ = ("rows",)
+        ROWS_FIELD_NUMBER: _ClassVar[int]
+        rows: int
+        def __init__(self, rows: _Optional[int] = ...) -> None: ...
+    class Bounded(_message.Message):
+        __slots__ = ("pull", "push")
+        PULL_FIELD_NUMBER: _ClassVar[int]
+        PUSH_FIELD_NUMBER: _ClassVar[int]
+        pull: int
+        push: int
+        def __init__(self, pull: _Optional[int] = ..., push: _Optional[int] = ...) -> None: ...
+    class Uncached(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
+    ON_DEMAND_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    WRITE_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    PROACTIVE_FIELD_NUMBER: _ClassVar[int]
+    REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    BOUNDED_FIELD_NUMBER: _ClassVar[int]
+    NONE_FIELD_NUMBER: _ClassVar[int]
+    on_demand: Sync.OnDemand
+    full: Sync.Full
+    write_through: Sync.WriteThrough
+    proactive: Sync.Proactive
+    replicated: Sync.Replicated
+    bounded: Sync.Bounded
+    none: Sync.Uncached
+    def __init__(self, on_demand: _Optional[_Union[Sync.OnDemand, _Mapping]] = ..., full: _Optional[_Union[Sync.Full, _Mapping]] = ..., write_through: _Optional[_Union[Sync.WriteThrough, _Mapping]] = ..., proactive: _Optional[_Union[Sync.Proactive, _Mapping]] = ..., replicated: _Optional[_Union[Sync.Replicated, _Mapping]] = ..., bounded: _Optional[_Union[Sync.Bounded, _Mapping]] = ..., none: _Optional[_Union[Sync.Uncached, _Mapping]] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")
@@ -587,7 +609,7 @@ class GradientTransfers(_message.Message):
     def __init__(self, transfers: _Optional[_Union[Transfers, _Mapping]] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ...) -> None: ...
 
 class IterationPlan(_message.Message):
-    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "dense_features", "positions", "first_id", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "forgotten", "forgotten_below", "discards", "labels_per_sample", "lengths", "weights", "groups", "replicated", "direct_pushes", "direct_push_peers", "direct_pulls", "direct_pull_peers")
+    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "dense_features", "positions", "first_id", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "forgotten", "forgotten_below", "discards", "labels_per_sample", "lengths", "weights", "groups", "reduced", "direct_pushes", "direct_push_peers", "direct_pulls", "direct_pull_peers")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -616,7 +638,7 @@ class IterationPlan(_message.Message):
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
-    REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    REDUCED_FIELD_NUMBER: _ClassVar[int]
     DIRECT_PUSHES_FIELD_NUMBER: _ClassVar[int]
     DIRECT_PUSH_PEERS_FIELD_NUMBER: _ClassVar[int]
     DIRECT_PULLS_FIELD_NUMBER: _ClassVar[int]
@@ -649,12 +671,12 @@ class IterationPlan(_message.Message):
     lengths: bytes
     weights: bytes
     groups: bytes
-    replicated: bytes
+    reduced: bytes
     direct_pushes: bytes
     direct_push_peers: bytes
     direct_pulls: bytes
     direct_pull_peers: bytes
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., positions: _Optional[bytes] = ..., first_id: _Optional[int] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., replicated: _Optional[bytes] = ..., direct_pushes: _Optional[bytes] = ..., direct_push_peers: _Optional[bytes] = ..., direct_pulls: _Optional[bytes] = ..., direct_pull_peers: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., positions: _Optional[bytes] = ..., first_id: _Optional[int] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., reduced: _Optional[bytes] = ..., direct_pushes: _Optional[bytes] = ..., direct_push_peers: _Optional[bytes] = ..., direct_pulls: _Optional[bytes] = ..., direct_pull_peers: _Optional[bytes] = ...) -> None: ...
 
 class FlushPlan(_message.Message):
     __slots__ = ("epoch", "iteration", "rows", "gradients", "checkpoint")

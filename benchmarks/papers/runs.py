@@ -19,7 +19,7 @@ from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import ResourceExhausted
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import WAYS, OnDemand, parse_sync
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 WARM_UP = 10  # iterations, ESD §6.1 and Herald §6.1
@@ -64,7 +64,7 @@ class Setting:
     @property
     def trains(self) -> bool:
         """Whether a job can run so."""
-        return self.sync in {sync.value for sync in Sync}
+        return self.sync.partition(":")[0] in WAYS
 
     def job(self, fields: int) -> JobSpec:
         """Returns the job of the run."""
@@ -86,8 +86,7 @@ class Setting:
             model=ModelSpec("wdl", (), optimizer),
             parameter_servers=("simulated",),
             eviction_term=self.eviction_term,
-            sync=Sync(self.sync) if self.trains else Sync.ON_DEMAND,
-            direct=self.direct,
+            sync=parse_sync(self.sync, direct=self.direct) if self.trains else OnDemand(direct=self.direct),
         )
 
 

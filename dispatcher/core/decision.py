@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from esd.dispatcher.core.cost_model import CostModel, Operations
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.plans import DirectRows, FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
-from esd.services.domain.staleness import Staleness
+from esd.services.domain.sync import Figures
 
 if TYPE_CHECKING:  # the shapes of the engine's dicts exist in its stub only
     from esd.native.engine import (
@@ -42,6 +42,7 @@ class Decision:
         reduced_bytes: int64 [n], bytes that each worker sends to the next to sum the gradients of replicated rows.
         direct_rows: int64 [n], number of update pushes that go straight to the worker that trains the row now.
         direct_bytes: int64 [n], bytes of these pushes, included in `moved_bytes`.
+        sync_figures: the figures of the way to synchronise.
         cost_model: the cost model of these operations.
         expected_cost_seconds: the mechanism's own estimate, the sum over samples of ESD Alg. 1's cost, which
             counts an id once per sample; 0 for a mechanism that makes no estimate.
@@ -68,6 +69,7 @@ class Decision:
     reduced_bytes: NDArray[np.int64]
     direct_rows: NDArray[np.int64]
     direct_bytes: NDArray[np.int64]
+    sync_figures: Figures
     cost_model: CostModel
     expected_cost_seconds: float
     worker_lookups: NDArray[np.int64]
@@ -111,12 +113,6 @@ class Decision:
     def reduced_seconds(self) -> float:
         """Time of the gradients of replicated rows on their workers' links. It is no part of the cost, either."""
         return float(self.cost_model.seconds_of(self.reduced_bytes).sum())
-
-    @cached_property
-    def staleness(self) -> Staleness:
-        """How stale the rows are that the iteration reads."""
-        reads, missing_updates, most_missing = self.columns.stale_reads
-        return Staleness(tuple(reads.tolist()), missing_updates, most_missing)
 
     @cached_property
     def workloads(self) -> NDArray[np.int32]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,20 +14,16 @@ from esd.dispatcher.core.cost_model import CostModel, EvictionRisk, Operations, 
 from esd.dispatcher.core.decision import Decision, flush_plan, reload_plan
 from esd.dispatcher.core.decision_time import DecisionTime, NecessaryTime
 from esd.dispatcher.core.feedback import Feedback, MeasuredLinks
-from esd.dispatcher.core.flushing import LOOKAHEAD, FlushAhead
 from esd.dispatcher.core.learned import Learned, Learner, Snapshot
 from esd.dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
 from esd.dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
+from esd.dispatcher.core.sync import SyncContext, sync_planning
 from esd.native.engine import BatchIds, CacheTooSmall, Engine
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 from esd.services.domain.jobs import JobSpec, scale_workloads
 from esd.services.domain.plans import FlushPlan, Reload
-from esd.services.domain.sync import Sync, ring_bytes
 from esd.services.domain.worker_set import WorkerSet
-
-if TYPE_CHECKING:  # in its stub only
-    from esd.native.engine import IterationColumns
 
 
 class Planner:
@@ -83,7 +78,6 @@ class Planner:
         for worker, rows in enumerate(cache_rows):
             if rows < 1:
                 raise InvalidArgument(f"cache_rows of worker {worker} is {rows}, it must be at least 1")
-        check_caches(job, cache_rows)
         self.job = job
         self.warm = warm
         self.members = members or WorkerSet.all_of(job.workers)
@@ -95,15 +89,12 @@ class Planner:
         self.cost_model = self._cost_model()
         self._evictions = EvictionRisk(job.workers) if job.eviction_term else None
         caches = [self._sizes.cache_room(rows) for rows in cache_rows]
-        replicated = self._sizes.cache_room(job.replicated_rows)
+        self._sync = sync_planning(job, SyncContext(bandwidths, cache_rows, self.members, self._sizes))
         least, most = _worker_limits(job, worker_limits)
         self._balancing: Balancing | None = None
         if job.workload_limits is not None:
-            free = [room - replicated for room in caches]
+            free = [room - self._sizes.cache_room(job.sync.pinned_rows) for room in caches]
             self._balancing = Balancing(job, (least, most), self._sizes, free, self.cost_model)
-        self._flush_ahead: FlushAhead | None = None
-        if job.sync is Sync.PROACTIVE:
-            self._flush_ahead = FlushAhead(bandwidths, max(table.row_transfer_bytes for table in job.tables))
         self._necessary = NecessaryTime() if job.auto_budget else None
         self._epoch = epoch
         self._mechanism = mechanism or get_mechanism(job)
@@ -111,19 +102,11 @@ class Planner:
             self._engine = Engine(
                 caches,
                 job.policy,
-                self._sizes.of_tables,
-                job.rows_kept,
-                self._sizes.gradient_shares,
-                self._sizes.value_shares,
-                job.sync.pushes_all,
-                self._flush_ahead is not None,
-                replicated,
-                self.members.mask,
-                job.seed,
-                job.first_iteration,
-                (job.pull_bound, job.push_bound) if job.sync is Sync.BOUNDED else None,
-                [job.steps_add_up(table) for table in job.tables],
-                job.direct,
+                table_sizes=self._sizes.of_tables,
+                max_rows=job.rows_kept,
+                gradient_shares=self._sizes.gradient_shares,
+                value_shares=self._sizes.value_shares,
+                sync=self._sync.way(),
             )
             if snapshot is not None:
                 self._engine.restore(snapshot.engine, warm)
@@ -141,8 +124,7 @@ class Planner:
         """
         if self._necessary is not None:
             self._necessary.observe(feedback.necessary_seconds)
-        if self._flush_ahead is not None:
-            self._flush_ahead.observe(feedback)
+        self._sync.observe(feedback)
         if self._balancing is not None:
             self._balancing.observe(feedback.seconds)
         if self.job.measured_links and self._links.update(feedback.bandwidths):
@@ -156,7 +138,7 @@ class Planner:
     @property
     def lookahead(self) -> int:
         """How many batches beyond the one to plan are looked at."""
-        return max(self._mechanism.lookahead, LOOKAHEAD if self._flush_ahead is not None else 0)
+        return max(self._mechanism.lookahead, self._sync.lookahead)
 
     def plan(
         self,
@@ -187,8 +169,7 @@ class Planner:
             self._check(later)
         started = time.perf_counter()
         capacities = np.array(scale_workloads(self.workloads, len(batch)), np.int32)
-        if self._flush_ahead is not None:
-            self._flush_ahead.announce(self._engine, lookahead_batches)
+        self._sync.announce(self._engine, lookahead_batches)
         try:
             self._engine.prepare(ids or BatchIds(*batch.id_columns))
         except ValueError as error:
@@ -215,15 +196,13 @@ class Planner:
             assigned = self._balancing.assign(self._mechanism, problem, self.cost_model)
         decided = time.perf_counter()
         try:
-            columns = self._engine.commit(
-                assigned.workers, None if self._flush_ahead is None else self._flush_ahead.limits()
-            )
+            columns = self._engine.commit(assigned.workers, self._sync.push_limits())
         except CacheTooSmall as error:
             raise ResourceExhausted(str(error)) from None
         counts = columns.counts
         if self._evictions:
             self._evictions.update(columns, self._sizes)
-        direct_rows, direct_bytes = self._direct(columns)
+        direct_rows, direct_bytes = self._sync.direct(columns)
         planned = time.perf_counter()
         decision = Decision(
             iteration=iteration,
@@ -233,9 +212,10 @@ class Planner:
             columns=columns,
             operations=Operations(counts[0], counts[1] + counts[2], counts[3] + counts[4]),
             moved_bytes=self._sizes.moved_bytes(columns),
-            reduced_bytes=self._reduced_bytes(columns),
+            reduced_bytes=self._sync.reduced_bytes(columns),
             direct_rows=direct_rows,
             direct_bytes=direct_bytes,
+            sync_figures=self.job.sync.figures.of_counts(columns.figures.tolist()),
             cost_model=self.cost_model,
             expected_cost_seconds=assigned.expected_cost * self.cost_model.unit_seconds,
             worker_lookups=counts[6],
@@ -255,8 +235,7 @@ class Planner:
         )
         if self._balancing is not None:
             self._balancing.learn(decision)
-        if self._flush_ahead is not None:
-            self._flush_ahead.learn(decision)
+        self._sync.learn(decision)
         if self._necessary is not None:
             self._necessary.learn(decision.seconds["index"] + decision.seconds["plan"])
         return decision
@@ -301,8 +280,7 @@ class Planner:
             "links": self._links if self.job.measured_links else None,
             "evictions": self._evictions,
             "balancing": self._balancing,
-            "flush_ahead": self._flush_ahead,
-        }
+        } | self._sync.learner
         of_stream = {self.job.mechanism: self._mechanism} if isinstance(self._mechanism, Learner) else {}
         limits = self.worker_limits or [(0, self.job.batch_size)] * self.job.workers
         registered = np.column_stack([self.bandwidths, self.cache_rows, np.array(limits)]).astype(np.float64)
@@ -310,25 +288,6 @@ class Planner:
 
     def _cost_model(self) -> CostModel:
         return CostModel(self._sizes.unit_bytes, self._links.in_use.tolist(), self._sizes.of_sample)
-
-    def _reduced_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
-        reduced = np.zeros(self.job.workers, np.int64)
-        if not self.job.replicated_rows:
-            return reduced
-        floats = sum(
-            rows * table.dimension for rows, table in zip(columns.replicated.tolist(), self.job.tables, strict=True)
-        )
-        reduced[list(self.members)] = ring_bytes(floats, len(self.members))
-        return reduced
-
-    def _direct(self, columns: IterationColumns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the rows, and their bytes, that each worker sends straight to another, int64 [n] each."""
-        if not self.job.direct:
-            none = np.zeros(self.job.workers, np.int64)
-            return none, none
-        by_table = columns.direct
-        sizes = np.array([table.row_transfer_bytes for table in self.job.tables], np.int64)
-        return by_table.sum(axis=0), sizes @ by_table
 
     def _check_rows(self) -> None:
         limit = self.job.max_rows
@@ -366,21 +325,7 @@ def check_job(job: JobSpec, cache_rows: Sequence[int] = ()) -> None:
         InvalidArgument: the mechanism, the cache policy or another name is unknown; replicated rows fill a cache.
         FailedPrecondition: the job asks for what this machine does not have.
     """
-    Planner(job, [1.0] * job.workers, cache_rows or [job.replicated_rows + 1] * job.workers)
-
-
-def check_caches(job: JobSpec, cache_rows: Sequence[int]) -> None:
-    """Refuses a job whose replicated rows leave no room in some worker's cache.
-
-    Raises:
-        InvalidArgument: the message names both.
-    """
-    least = min(cache_rows)
-    if job.replicated_rows and job.replicated_rows >= least:
-        raise InvalidArgument(
-            f"{job.replicated_rows} rows are to be replicated (--sync {job.sync.value}:{job.replicated_rows}), and the"
-            f" smallest cache holds {least}: choose fewer, or larger caches (--cache-rows, --cache-ratio)"
-        )
+    Planner(job, [1.0] * job.workers, cache_rows or [job.sync.pinned_rows + 1] * job.workers)
 
 
 def _worker_limits(job: JobSpec, of_workers: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from esd.dispatcher.core.cost_model import Operations
 from esd.dispatcher.core.decision import Decision
 from esd.services.domain.plans import FlushPlan
-from esd.services.domain.staleness import NEVER_STALE, Staleness
+from esd.services.domain.sync import NO_FIGURES, Figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Totals:
         lookups: (row, worker) pairs trained.
         hits: lookups that found the latest version in the worker's cache.
         forgotten_rows: number of rows removed from the table to keep it within its limit.
-        staleness: the staleness of the rows that training read.
+        sync_figures: the figures of the way to synchronise.
         plan_bytes: bytes of all workers' encoded plans.
         plan_seconds: time of these plans on their links, not included in the cost.
         reduced_bytes: int64 [n], bytes that each worker sends to the next to sum the gradients of replicated rows.
@@ -54,7 +54,7 @@ class Totals:
     lookups: int
     hits: int
     forgotten_rows: int
-    staleness: Staleness
+    sync_figures: Figures
     plan_bytes: int
     plan_seconds: float
     reduced_bytes: NDArray[np.int64]
@@ -80,7 +80,7 @@ class Tally:
         self._workloads = np.zeros(workers)
         self._flushed = self._reduced = self._direct_rows = self._direct_bytes = np.zeros(workers, np.int64)
         self._cost = self._makespan = self._expected = self._plan_seconds = self._reduced_seconds = 0.0
-        self._staleness = NEVER_STALE
+        self._sync_figures: Figures = NO_FIGURES
         self._decision_seconds = array("d")
 
     @property
@@ -100,7 +100,7 @@ class Tally:
         self._lookups += decision.lookups
         self._hits += decision.hits
         self._forgotten_rows += decision.forgotten_rows
-        self._staleness += decision.staleness
+        self._sync_figures += decision.sync_figures
         self._plan_bytes += decision.plan_bytes  # before `decision_seconds`, since it encodes the plans
         self._plan_seconds += decision.plan_seconds
         self._reduced = self._reduced + decision.reduced_bytes
@@ -130,7 +130,7 @@ class Tally:
             lookups=self._lookups,
             hits=self._hits,
             forgotten_rows=self._forgotten_rows,
-            staleness=self._staleness,
+            sync_figures=self._sync_figures,
             plan_bytes=self._plan_bytes,
             plan_seconds=self._plan_seconds,
             reduced_bytes=self._reduced,

@@ -160,9 +160,9 @@ SyncOption = Annotated[
     typer.Option(
         "--sync",
         help="When trained rows are pushed: when others need them (on-demand); before that, while links are idle "
-        "(proactive); all, while the next iteration trains (full); all, before it trains (write-through); never those "
-        "of the R that are read most, which all workers train (replicated:R); what has gathered beyond a bound, while "
-        "others may lack it (bounded:PULL,PUSH).",
+        "(proactive); all, while the next iteration trains (full); all, before it trains (write-through); all, and "
+        "each is pulled again, as without a cache (none); never the R rows that are read most, which all workers train "
+        "(replicated:R); what has gathered beyond a bound, while others may lack it (bounded:PULL,PUSH).",
         rich_help_panel=TRAINING,
     ),
 ]

@@ -12,7 +12,7 @@ from esd.dispatcher.simulator.sizing.search import Trial
 from esd.run.options import RunOptions
 from esd.services.domain.errors import ResourceExhausted
 from esd.services.domain.footprint import Footprint
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import OnDemand, Replicated
 
 _STEP = 4  # between numbers of replicated rows that are told apart
 
@@ -20,8 +20,9 @@ _STEP = 4  # between numbers of replicated rows that are told apart
 def ways_to_synchronise(chosen: RunOptions, profile: Profile, footprint: Footprint, asked: Trial) -> dict[str, Trial]:
     """Simulates ways that train the same model beside the one that is asked for.
 
-    `full`, `write-through` and `proactive` move no less than `on-demand`: they are simulated only when asked for. Of
-    `replicated:R` the first is what the equations say of random dispatch, then fewer and more while that is faster.
+    `none`, `full`, `write-through` and `proactive` move no less than `on-demand`: they are simulated only when asked
+    for. Of `replicated:R` the first is what the equations say of random dispatch, then fewer and more while that is
+    faster.
 
     Args:
         chosen: the options of the run, with the batch, the cached rows and the policy that are recommended.
@@ -33,7 +34,7 @@ def ways_to_synchronise(chosen: RunOptions, profile: Profile, footprint: Footpri
         By `--sync`, what is asked for first; that alone where it does not train the model of the others.
     """
     trials = {chosen.sync: asked}
-    if profile.job(chosen).sync is Sync.BOUNDED or chosen.workers == 1:
+    if not profile.job(chosen).sync.exact or chosen.workers == 1:
         return trials
 
     def trial(sync: str) -> Trial | None:
@@ -45,12 +46,12 @@ def ways_to_synchronise(chosen: RunOptions, profile: Profile, footprint: Footpri
                 return None
         return trials[sync]
 
-    trial(Sync.ON_DEMAND.value)
+    trial(OnDemand.name)
     first = min(hot_rows(chosen, profile), asked.cache_rows // 2)
     for factor in (1 / _STEP, _STEP):
         fastest = math.inf
         for rows in _ladder(first, factor, asked.cache_rows):
-            tried = trial(f"{Sync.REPLICATED.value}:{rows}")
+            tried = trial(str(Replicated(rows)))
             if tried is None or tried.seconds >= fastest:
                 break
             fastest = tried.seconds

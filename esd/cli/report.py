@@ -18,9 +18,9 @@ from esd.dispatcher.simulator.alternatives import AlternativeTotals
 from esd.dispatcher.simulator.totals import Totals
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import PHASES
-from esd.services.domain.staleness import MOST_UPDATES, Staleness
 from esd.services.domain.state import Evaluation, JobState, Quality
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import Bounded, Figures, Staleness
+from esd.services.domain.sync.bounded import MOST_UPDATES
 
 # Progress and messages go to standard error, so that standard output holds the result only.
 messages = Console(stderr=True)
@@ -73,7 +73,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
             for each in state.recoveries
         ],
         "forgotten_rows": state.forgotten_rows,
-        "staleness": _staleness(state.job, state.staleness),
+        "staleness": _staleness(state.job, state.sync_figures),
         "cost_seconds": state.cost_seconds,
         # Of the same stream under other mechanisms, which may be some iterations behind.
         "shadow_costs": {
@@ -124,7 +124,7 @@ def simulation_result(job: JobSpec, totals: Totals) -> Result:
         },
         "direct": {"rows": totals.direct_rows.tolist(), "bytes": totals.direct_bytes.tolist()},
         "forgotten_rows": totals.forgotten_rows,
-        "staleness": _staleness(job, totals.staleness),
+        "staleness": _staleness(job, totals.sync_figures),
         "plan_bytes": totals.plan_bytes,  # of all workers
         "plan_seconds": totals.plan_seconds,  # beside the cost
         "reduced_seconds": totals.reduced_seconds,  # likewise
@@ -158,13 +158,14 @@ def alternative_result(totals: AlternativeTotals) -> Result:
     }
 
 
-def _staleness(job: JobSpec, staleness: Staleness) -> Result | None:
+def _staleness(job: JobSpec, figures: Figures) -> Result | None:
     """Returns how stale the reads were, and how far they may be; None where all are of the latest version."""
-    if job.sync is not Sync.BOUNDED:
+    if not isinstance(job.sync, Bounded):
         return None
+    staleness = Staleness() + figures
     return {
-        "pull_bound": job.pull_bound,
-        "push_bound": job.push_bound,
+        "pull_bound": job.sync.pull,
+        "push_bound": job.sync.push,
         "most_updates": list(MOST_UPDATES),  # of each bucket of `reads` but the last
         "reads": list(staleness.reads),
         "missing_updates": staleness.missing_updates,

@@ -32,7 +32,7 @@ from esd.run.stream import READ_SAMPLES, global_batches, simulated_stream
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import equal_workloads
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import OnDemand
 from esd.services.wire.jobs import job_of_json
 from esd.services.wire.plans import digest_of
 
@@ -98,7 +98,7 @@ def command(
     if table is not None:
         chosen = _fit(chosen, table)
     name = chosen.mechanism if table is None else "given assignments"
-    if alternative is not None or chosen.sync != Sync.ON_DEMAND.value:
+    if alternative is not None or chosen.sync != OnDemand.name:
         name += f", {alternative or chosen.sync}"
     if chosen.direct:
         name += ", direct"
@@ -144,9 +144,9 @@ def run(
     planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism)
     if alternative is None:
         return simulation_result(job, simulate(planner, batches, sample_seconds=sample_seconds))
-    if job.sync is not Sync.ON_DEMAND:
+    if not isinstance(job.sync, OnDemand):
         raise InvalidArgument(f"--alternative {alternative} takes the place of --sync {chosen.sync}: leave one out")
-    if job.direct:
+    if job.sync.delivers:
         raise InvalidArgument(f"--alternative {alternative} sends no rows from worker to worker: leave out --direct")
     if dims is not None:
         raise InvalidArgument("--dims does not go with --alternative, which counts rows of one size")

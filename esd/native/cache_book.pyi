@@ -40,7 +40,7 @@ class SlotBook:
         drops: Rows,
         pulls: Rows,
         trained: Gradients,
-        replicated: NDArray[np.uint32],
+        reduced: NDArray[np.uint32],
     ) -> None:
         """Enters the columns of a plan (esd.services.domain.plans.IterationPlan) in this order, all or nothing.
 
@@ -54,7 +54,7 @@ class SlotBook:
             drops: rows that leave without anything unpushed.
             pulls: rows that come, with their versions.
             trained: the unique rows, with their versions before training.
-            replicated: uint32 [h], places of the replicated ones among these, ascending. Whom their contributors name
+            reduced: uint32 [h], places of the replicated ones among these, ascending. Whom their contributors name
                 owns them afterwards; the copies of the others are clean.
 
         Raises:

@@ -71,7 +71,7 @@ class PlanColumns(TypedDict):
     unique_slots: NDArray[np.uint32]
     unique_versions: NDArray[np.int64]
     unique_contributors: NDArray[np.uint64]
-    replicated: NDArray[np.uint32]
+    reduced: NDArray[np.uint32]
     direct_pushes: DirectColumns
     direct_pulls: DirectColumns
     inverse: NDArray[np.uint32]
@@ -87,10 +87,7 @@ class IterationColumns:
         counts: int64 [8, n], by worker the rows of its pulls, of its update pushes of rows, of those of gradients, of
             its evict pushes of rows, of those of gradients, of its drops, the rows that its samples use, and those of
             them that it has the latest value of.
-        replicated: int64 [T], by table the replicated rows that are trained.
-        pushed_ahead: int64 [n], how many of its update pushes nobody needs yet.
-        stale_reads: with bounds, how stale the rows are that training reads (services/domain/staleness.py): int64 [9],
-            the reads by how many updates they lack, what they lack together, and what one lacks at most.
+        figures: int64, what the way to synchronise counts: see its class; empty for a way that counts nothing.
         direct: int64 [T, n], by table the rows that each worker sends straight to another.
         table_counts: int64 [T, 8, n], by table the first five, the rows that samples use, those of them that the worker
             has the latest value of, and the pulls that come without optimizer state: of rows that several workers
@@ -99,9 +96,7 @@ class IterationColumns:
 
     forgotten: int
     counts: NDArray[np.int64]
-    replicated: NDArray[np.int64]
-    pushed_ahead: NDArray[np.int64]
-    stale_reads: tuple[NDArray[np.int64], int, int]
+    figures: NDArray[np.int64]
     direct: NDArray[np.int64]
     table_counts: NDArray[np.int64]
 
@@ -193,6 +188,83 @@ class BatchIds:
             ValueError: lengths do not sum to N.
         """
 
+class Way:
+    """A way to synchronise, with its options, for an engine; each subclass is one way (native/engine/sync)."""
+
+class OnDemand(Way):
+    """A row is pushed when another worker needs it, or when it leaves a cache.
+
+    Args:
+        direct: plans list the rows that one worker owns and one other alone trains: they go straight to it, and no
+            parameter server hears of them. Nothing else changes.
+    """
+
+    def __init__(self, *, direct: bool = False) -> None: ...
+
+class PushAll(Way):
+    """Every row that an iteration trains is an update push of the next one, at each worker that trained it.
+
+    In a flush it is pushed before that; all rows are clean in between.
+    """
+
+    def __init__(self) -> None: ...
+
+class Uncached(Way):
+    """As `PushAll`, and no copy is used again: every row of an iteration is pulled. A cache is the iteration's room."""
+
+    def __init__(self) -> None: ...
+
+class Proactive(Way):
+    """As `OnDemand`, and rows may be pushed before they are needed, as `Engine.commit` and `look_ahead` describe.
+
+    Figures: int64 [n], how many update pushes of each worker nothing needs yet.
+    """
+
+    def __init__(self) -> None: ...
+
+class Replicated(Way):
+    """As `OnDemand`, but for the rows that are read most, which all workers train.
+
+    Reads are counted as batches are trained. Every 32 iterations a quarter of them is forgotten, and the rows that are
+    read most, and more often than there are workers that replicate, are chosen anew; one that was chosen before counts
+    for a quarter more; ties go to the lower id. A chosen row becomes replicated in the iteration that trains it next:
+    all workers pull it, and train it from then on, with none of their samples, too. It stays in their caches, and is
+    not pushed, until it is not chosen any more: then one worker pushes it, which its id decides, in the next iteration.
+    For decisions it is a clean row that all workers have.
+
+    Figures: int64 [T], by table how many replicated rows the iteration trains.
+
+    Args:
+        room: in every cache, in units of row size, for these rows; at least 1, and below the smallest cache.
+        workers: that replicate, as bits; 0: all. Others must not be assigned any samples.
+        seed: decides in which iterations rows are chosen.
+        first_iteration: of the stream, from which these are counted.
+    """
+
+    def __init__(self, *, room: int, workers: int = 0, seed: int = 0, first_iteration: int = 0) -> None: ...
+
+class Bounded(Way):
+    """Workers train copies of their own, whoever else trains the rows, within bounds (HET; docs/semantics.md).
+
+    `unique_contributors` are then the worker alone, `unique_versions` those that copies were pulled at or that their
+    last push made, and all pushes are gradients. There is a snapshot after a flush only.
+
+    Figures: int64 [11], reads of rows by how many updates they lack (9 buckets), the updates that they lack together,
+    and the most that one read lacks.
+
+    Args:
+        pull: updates that the parameter server has, and a copy that is trained on may lack, at most 10000.
+        push: updates of a row that a worker may keep to itself, at most 10000.
+        additive: of each table, whether steps with several gradients come to one step with their sum; if there are
+            none, no table is. Else a copy is pulled again after a push that the server took as one step and the worker
+            as several.
+    """
+
+    def __init__(self, *, pull: int, push: int, additive: Sequence[bool] = ()) -> None: ...
+
+class Savepoint:
+    """All that a commit of one engine changes, in memory."""
+
 class Engine:
     """State of all rows and caches of one job.
 
@@ -229,31 +301,7 @@ class Engine:
         gradient_shares: how large a partial gradient is by its row, above 0 and at most 16, of each table; if there are
             none, 1.
         value_shares: the same for a row without its optimizer state, at most 1.
-        push_trained: every row that an iteration trains is an update push of the next one, at each worker that trained
-            it, or of a flush before it; all rows are clean in between. Else a row is pushed when another worker needs
-            it, or when it leaves a cache.
-        flush_ahead: rows may also be pushed before anybody needs them, as `commit` and `look_ahead` say.
-        replicated_room: room in every cache, in units of row size, for the rows that are read most; below the smallest
-            cache; 0: none. Reads are counted as batches are trained. Every 32 iterations a quarter of them is
-            forgotten, and the rows that are read most, and more often than there are workers that replicate, are
-            chosen anew; one that was chosen before counts for a quarter more; ties go to the lower id. A chosen row
-            becomes replicated in the iteration that trains it next: all workers pull it, and train it from then on,
-            with none of their samples, too. It stays in their caches, and nobody pushes it, until it is not chosen any
-            more: then one worker does, which its id tells, in the next iteration. For decisions it is a clean row that
-            all have.
-        replicated_by: the workers that replicate, as bits; 0: all. Others must not be assigned any samples.
-        seed: decides in which iterations rows are chosen.
-        first_iteration: of the stream, from which these are counted.
-        bounds: the pull and the push bound, at most 10000 each, of workers that train copies of their own, whoever else
-            trains the rows (HET; docs/semantics.md). Then `unique_contributors` are the worker alone,
-            `unique_versions` those that copies were pulled at or that their last push made, and all pushes are
-            gradients. There is a snapshot after a flush only. None: training reads the latest versions.
-        additive: with bounds, of each table, whether steps with several gradients come to one step with their sum; if
-            there are none, no table is. Else a copy is pulled again after a push that the server took as one step and
-            the worker as several.
-        direct: plans say which rows one worker owns and one other alone trains: they go straight to it, and no
-            parameter server hears of them. Nothing else changes. Not together with `push_trained`, `flush_ahead`,
-            `replicated_room` or `bounds`.
+        sync: the way to synchronise; on demand by default.
 
     Raises:
         ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size or share out of range.
@@ -263,19 +311,12 @@ class Engine:
         self,
         cache_sizes: Sequence[int],
         policy: str,
+        *,
         table_sizes: Sequence[int] = (),
         max_rows: int = 0,
         gradient_shares: Sequence[float] = (),
         value_shares: Sequence[float] = (),
-        push_trained: bool = False,
-        flush_ahead: bool = False,
-        replicated_room: int = 0,
-        replicated_by: int = 0,
-        seed: int = 0,
-        first_iteration: int = 0,
-        bounds: tuple[int, int] | None = None,
-        additive: Sequence[bool] = (),
-        direct: bool = False,
+        sync: Way | None = None,
     ) -> None: ...
     @overload
     def prepare(self, ids: BatchIds) -> None: ...
@@ -439,14 +480,14 @@ class Engine:
             RuntimeError: the engine does not flush ahead.
         """
 
-    def commit(self, assignment: NDArray[np.int32], flush_limits: Sequence[int] | None = None) -> IterationColumns:
+    def commit(self, assignment: NDArray[np.int32], push_limits: Sequence[int] | None = None) -> IterationColumns:
         """Dispatches the prepared batch and advances the state by one iteration.
 
         In this order: rows are forgotten, update pushes of everything the batch needs, evictions, pulls, training.
 
         Args:
             assignment: int32 [k], worker of each sample.
-            flush_limits: with `flush_ahead`, how many rows each worker pushes at most of those that neither this
+            push_limits: with `Proactive`, how many rows each worker pushes at most of those that neither this
                 iteration nor the last one trains, [n]; they are early update pushes. By default none.
 
         Returns:
@@ -498,6 +539,12 @@ class Engine:
     def snapshot(self) -> bytes:
         """Returns the whole state, for `restore`. A prepared batch is no part of it."""
 
+    def savepoint(self) -> Savepoint:
+        """Returns the whole state, for `roll_back`, at any time: pushes that the way keeps back are part of it."""
+
+    def roll_back(self, before: Savepoint) -> None:
+        """Returns to a savepoint of this engine; a prepared batch is forgotten."""
+
     def restore(self, snapshot: bytes, warm: bool = True) -> None:
         """Returns to the state of a snapshot; a prepared batch is forgotten.
 
@@ -517,7 +564,7 @@ class HotSamples:
 
     Args:
         table_sizes: as of the engine.
-        room: its `replicated_room`, at least 1.
+        room: that of its way `Replicated`, at least 1.
         workers: how many replicate, 1..64.
         seed: of the engine.
 

@@ -20,8 +20,8 @@ def in_hot_batches(dataset: Dataset, job: JobSpec, patience: int) -> HotBatches:
     Raises:
         InvalidArgument: the job replicates no rows.
     """
-    if not job.replicated_rows:
+    if not job.sync.pinned_rows:
         raise InvalidArgument(f"--hot-batches {patience} needs rows that all workers have: --sync replicated:R")
     sizes = RowSizes(job.tables, job.features)
-    rows = ReplicatedRows(sizes.cache_room(job.replicated_rows), sizes.of_tables, job.workers, job.seed)
+    rows = ReplicatedRows(sizes.cache_room(job.sync.pinned_rows), sizes.of_tables, job.workers, job.seed)
     return HotBatches(dataset, batch_size=job.batch_size, patience=patience, rows=rows)

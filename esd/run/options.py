@@ -185,7 +185,7 @@ class RunOptions:
         first = TableSpec(table, self.dim, rows, self.seed, self.dim**-0.5)
         dense_rate = self.learning_rate if self.dense_learning_rate is None else self.dense_learning_rate
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
-        options |= parse_alpha(self.alpha) | parse_budget(self.budget) | parse_sync(self.sync)
+        options |= parse_alpha(self.alpha) | parse_budget(self.budget)
         options |= {  # what is derived, from other options or from the data
             "name": self.data_name,
             "features": features,
@@ -193,6 +193,7 @@ class RunOptions:
             "dense_features": dense_features,
             "batch_size": sum(workloads),
             "stream": stream,
+            "sync": parse_sync(self.sync, direct=self.direct),
             "workloads": workloads,
             "workload_limits": self.limits(),
             "window": PLAN_WINDOW,

@@ -20,6 +20,7 @@ from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import JobPhase
+from esd.services.domain.sync import OnDemand
 from esd.services.runtime.channel import channel
 from hardening.fuzz.attended import assert_model, running_job, stream, worker_processes
 from hardening.fuzz.calls import DEADLINE_SECONDS, tells_too_much
@@ -88,7 +89,7 @@ async def train_beside_a_stranger(
         AssertionError: a frame was believed or answered wrongly, the job did not come to its end, no row went from
             worker to worker, or the model is not the one that one machine trains.
     """
-    job = replace(running_job(server, workers=2, name="direct"), direct=True)
+    job = replace(running_job(server, workers=2, name="direct"), sync=OnDemand(direct=True))
     batches, frames = stream(iterations), frames_of(job, iterations, count, number)
     async with AsyncDispatcherClient(dispatcher) as client:
         async with worker_processes([dispatcher, dispatcher], folder):

@@ -160,12 +160,11 @@ void CacheBook::drop(const Rows& rows) {
 void CacheBook::pull(const Rows& rows) {
   for (std::size_t i = 0; i < rows.count; ++i) {
     Slot& slot = change(rows, i);
-    const bool older = slot.version < rows.versions[i] || (keeps_copies_ && slot.version == rows.versions[i]);
-    const bool outdated = slot.state == SlotState::kClean && older;
-    const bool waits = slot.id == rows.ids[i] && (slot.state == SlotState::kSpent || outdated);
+    const bool renewed = slot.state == SlotState::kClean && slot.version <= rows.versions[i];
+    const bool waits = slot.id == rows.ids[i] && (slot.state == SlotState::kSpent || renewed);
     if (slot.state != SlotState::kEmpty && !waits) {
       refuse("pull of " + row_text(rows, i) + " version " + std::to_string(rows.versions[i]) +
-                 ": an empty slot or an older copy",
+                 ": an empty slot or a copy that is not newer",
              rows, i);
     }
     slot.id = rows.ids[i];
@@ -179,7 +178,7 @@ void CacheBook::pull(const Rows& rows) {
 void CacheBook::train(const PlanColumns& plan) {
   const Gradients& trained = plan.trained;
   const Rows& rows = trained.rows;
-  const std::uint32_t *next = plan.replicated, *const end = next + plan.replicated_count;
+  const std::uint32_t *next = plan.reduced, *const end = next + plan.reduced_count;
   const std::uint64_t alone = std::uint64_t{1} << worker_;
   for (std::size_t i = 0; i < rows.count; ++i) {
     Slot& slot = change(rows, i);

@@ -47,9 +47,9 @@ struct PlanColumns {
   Rows evict_rows;
   Gradients evict_gradients;
   Rows drops, pulls;
-  Gradients trained;                // the rows that are trained, with their versions before
-  const std::uint32_t* replicated;  // their places in `trained`, ascending
-  std::size_t replicated_count;
+  Gradients trained;             // the rows that are trained, with their versions before
+  const std::uint32_t* reduced;  // their places in `trained`, ascending
+  std::size_t reduced_count;
 };
 
 class CacheBook {

@@ -83,7 +83,7 @@ NB_MODULE(cache_book, module) {
   nb::class_<CacheBook>(module, "SlotBook")
       .def(nb::new_(&make_book), "rows"_a, "worker"_a, "keeps_copies"_a = false)
       .def("enter", &enter, "where"_a, "discards"_a, "update_rows"_a, "update_gradients"_a, "evict_rows"_a,
-           "evict_gradients"_a, "drops"_a, "pulls"_a, "trained"_a, "replicated"_a)
+           "evict_gradients"_a, "drops"_a, "pulls"_a, "trained"_a, "reduced"_a)
       .def("enter_flush", &enter_flush, "where"_a, "rows"_a, "gradients"_a)
       .def("enter_reload", &enter_reload, "rows"_a, "outdated"_a)
       .def("contents", &contents)

@@ -3,6 +3,7 @@
 // The streams have small id universes, caches that overflow, repeats within samples, empty and refused batches,
 // flushes, snapshots and damaged snapshots. The Python tests check the results; this checks that nothing goes wrong
 // underneath.
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +16,8 @@
 #include <vector>
 
 #include "common/mix64.h"
-#include "engine/cache/hot_samples.h"
 #include "engine/engine.h"
+#include "engine/sync/fuzz_ways.h"
 #include "wire/packed_column.h"
 #include "wire/plan_writer.h"
 
@@ -151,7 +152,7 @@ struct Samples {
 
 // Of samples that workers in `present` train.
 void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields,
-                   std::size_t tables, bool flush_ahead, const std::vector<std::int32_t>& present) {
+                   std::size_t tables, bool looks_ahead, const std::vector<std::int32_t>& present) {
   const Samples drawn(random, universe, samples, fields, tables);
   if (random.below(2) == 0) {
     engine.prepare(drawn.given());
@@ -176,7 +177,7 @@ void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, 
   try {
     std::vector<std::int64_t> limits(engine.workers());
     for (std::int64_t& limit : limits) limit = static_cast<std::int64_t>(random.below(20)) - 1;
-    const esd::IterationPlans plans = engine.commit(assignment.data(), {}, flush_ahead ? limits.data() : nullptr);
+    const esd::IterationPlans plans = engine.commit(assignment.data(), {}, looks_ahead ? limits.data() : nullptr);
     check_messages(plans, samples, random);
   } catch (const esd::CacheTooSmall&) {
   } catch (const std::invalid_argument&) {
@@ -196,11 +197,15 @@ void use_snapshot(esd::Engine& engine, Random& random) {
   }
 }
 
-// Of more room than some caches have, by some of the workers or all.
-esd::Replication draw_replication(Random& random, unsigned workers) {
-  const std::uint64_t all = ~std::uint64_t{0} >> (esd::kMaxWorkers - workers);
-  const std::uint64_t some = random.next() & all;
-  return {1 + random.below(60), random.next(), esd::WorkerSet{some == 0 ? all : some}};
+// What an iteration has changed is taken back: the state is the same again, as far as a snapshot shows it.
+void use_savepoint(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields,
+                   std::size_t tables, const esd::DrawnWay& drawn) {
+  const esd::Engine::Savepoint before = engine.savepoint();
+  run_iteration(engine, random, universe, samples, fields, tables, drawn.looks_ahead, drawn.present);
+  engine.roll_back(before);
+  if (engine.savepoint().state == before.state) return;
+  std::puts("an iteration that was taken back has left something");
+  std::exit(1);
 }
 
 void run_job(Random& random) {
@@ -211,29 +216,16 @@ void run_job(Random& random) {
   std::vector<std::uint32_t> sizes(random.below(2) ? 1 + random.below(16) : 0);
   for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
   const std::uint64_t max_rows = random.below(2) ? 0 : samples * fields + 1 + random.below(40);
-  const bool push_trained = random.below(4) == 0, flush_ahead = !push_trained && random.below(2) == 0;
-  const bool replicates = !push_trained && !flush_ahead && random.below(2) == 0;
-  const bool bounded = !push_trained && !flush_ahead && !replicates && random.below(2) == 0;
-  const bool direct = !push_trained && !flush_ahead && !replicates && !bounded && random.below(2) == 0;
-  const esd::Replication replication =
-      replicates ? draw_replication(random, static_cast<unsigned>(cache_rows.size())) : esd::Replication();
-  const esd::StalenessBounds bounds{static_cast<std::uint32_t>(random.below(9)),
-                                    static_cast<std::uint32_t>(random.below(4))};
-  std::vector<bool> additive(std::max<std::size_t>(sizes.size(), 1));
-  for (std::size_t table = 0; table < additive.size(); ++table) additive[table] = random.below(2) == 0;
-  esd::Engine engine(cache_rows, policies[random.below(6)], sizes, max_rows, {}, {}, push_trained, flush_ahead,
-                     replication, bounded ? std::optional(bounds) : std::nullopt, additive, direct);
-  std::vector<std::int32_t> present;  // who does not replicate what the others do is away
-  for (std::size_t j = 0; j < cache_rows.size(); ++j) {
-    if (!replicates || replication.workers().contains(static_cast<unsigned>(j))) present.push_back(static_cast<int>(j));
-  }
+  const esd::DrawnWay drawn = esd::draw_way(random, cache_rows, std::max<std::size_t>(sizes.size(), 1));
+  esd::Engine engine({cache_rows, policies[random.below(6)], sizes, max_rows, {}, {}}, *drawn.way);
   const std::uint64_t universe = 1 + random.below(400);
   for (int iteration = 0; iteration < 130; ++iteration) {
-    if (flush_ahead) tell_reads(engine, random, universe, sizes.size());
+    if (drawn.looks_ahead) tell_reads(engine, random, universe, sizes.size());
     run_iteration(engine, random, universe, random.below(4) ? samples : random.below(samples + 1), fields, sizes.size(),
-                  flush_ahead, present);
+                  drawn.looks_ahead, drawn.present);
+    if (random.below(20) == 0) use_savepoint(engine, random, universe, samples, fields, sizes.size(), drawn);
     if (random.below(40) != 0) continue;
-    if (push_trained || replicates || bounded) engine.flush({});
+    engine.flush({});
     use_snapshot(engine, random);
   }
 }
@@ -242,7 +234,7 @@ void run_job(Random& random) {
 void judge_samples(Random& random) {
   std::vector<std::uint32_t> sizes(random.below(2) ? 1 + random.below(16) : 0);
   for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
-  esd::HotSamples hot_samples(sizes, draw_replication(random, static_cast<unsigned>(1 + random.below(8))));
+  esd::HotSamples hot_samples = esd::draw_hot_samples(random, sizes);
   const std::uint64_t universe = 1 + random.below(400);
   const std::size_t fields = random.below(6);
   std::vector<std::uint8_t> hot(20);

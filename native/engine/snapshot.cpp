@@ -90,14 +90,14 @@ struct SavedCopy {
   Copy copy;
 };
 
-// Copies of replicated rows are in no order.
+// Copies of pinned rows are in no order.
 void save_cache(const CacheMirror& cache, const StateIndex& index, Writer& out) {
   Slots order;
   cache.policy->list(order);
   const auto ordered = static_cast<std::uint32_t>(order.size());
   for (SlotIndex slot = 0; slot < cache.slots(); ++slot) {
     const RowNumber row = cache.copies[slot].row;
-    if (row != kNoRow && index[row].replicated) order.push_back(slot);
+    if (row != kNoRow && index[row].pinned) order.push_back(slot);
   }
   out.put(cache.policy->counter());
   for (const Slots& vacant : cache.vacant) out.put_block(vacant.data(), vacant.size());
@@ -152,50 +152,56 @@ void forget_copies(RowState& row) {
   row.kind = kClean;
   row.holders = {};
   row.location = kNowhere;
-  row.replicated = 0;
+  row.pinned = 0;
   row.slot = 0;
 }
 
 }  // namespace
 
-std::string Engine::snapshot() {
-  for (const OwedPushes& owed : owed_) {
-    if (!owed.empty()) throw std::logic_error("rows that were trained are not pushed; call flush before snapshot");
-  }
-  for (const auto& given : given_) {
-    if (!given.empty()) throw std::logic_error("gradients are kept back; call flush before snapshot");
-  }
+std::string Engine::snapshot() { return save(sync_->save()); }
+
+// The part of the way is empty in its state: the copy has all of it.
+Engine::Savepoint Engine::savepoint() { return {save({}), sync_->clone()}; }
+
+void Engine::roll_back(const Savepoint& before) {
+  load(before.state.data(), before.state.size(), true);
+  sync_ = before.sync->clone();
+}
+
+void Engine::restore(const char* data, std::size_t size, bool warm) { sync_->restore(load(data, size, warm)); }
+
+std::string Engine::save(const SavedSync& saved) {
   const bool prepared = prepared_;
   check_in();
   Writer out;
-  out.reserve(4096 + index_.size() * sizeof(RowState) + cache_bytes());
+  out.reserve(4096 + state_.index.size() * sizeof(RowState) + cache_bytes());
   out.put(kMagic);
-  out.put_block(policy_.data(), policy_.size());
-  out.put_block(cache_sizes_.data(), cache_sizes_.size());
-  out.put_block(sizes_.of_tables().data(), sizes_.of_tables().size());
-  out.put(iteration_);
+  out.put_block(state_.policy.data(), state_.policy.size());
+  out.put_block(state_.cache_sizes.data(), state_.cache_sizes.size());
+  out.put_block(state_.sizes.of_tables().data(), state_.sizes.of_tables().size());
+  out.put(state_.iteration);
   out.put(lookups_);
   out.put(hits_);
   out.put(reuse_);
   out.put(row_limit_.life());
-  out.put(index_.size());
-  for (RowNumber row = 0; row < index_.size(); ++row) out.put(index_[row]);
-  out.put_block(index_.unused().data(), index_.unused().size());
-  out.put_block(hot_rows_.flags().data(), hot_rows_.flags().size());
-  out.put(replication_.workers());
-  out.put(replication_.flushed());
-  out.put_block(replication_.heat().data(), replication_.heat().size());
-  out.put_block(replication_.flags().data(), replication_.flags().size());
+  out.put(state_.index.size());
+  for (RowNumber row = 0; row < state_.index.size(); ++row) out.put(state_.index[row]);
+  out.put_block(state_.index.unused().data(), state_.index.unused().size());
+  out.put_block(state_.hot_rows.flags().data(), state_.hot_rows.flags().size());
+  out.put(saved.workers);
+  out.put(saved.flushed);
+  out.put_block(saved.heat.data(), saved.heat.size());
+  out.put_block(saved.flags.data(), saved.flags.size());
   out.put_block(history_.trainings().data(), history_.trainings().size());
-  for (const auto& cache : caches_) save_cache(*cache, index_, out);
-  save_directory(directory_, out);
+  for (const auto& cache : state_.caches) save_cache(*cache, state_.index, out);
+  save_directory(state_.directory, out);
   if (prepared) check_out();
   out.put(checksum(out.bytes().data(), out.bytes().size()));
   return std::move(out.bytes());
 }
 
 // The checksum vouches for what follows the header; the header decides whether the snapshot is of such an engine.
-void Engine::restore(const char* data, std::size_t size, bool warm) {
+SavedSync Engine::load(const char* data, std::size_t size, bool warm) {
   constexpr std::size_t kSum = sizeof(std::uint64_t);
   if (size < sizeof kMagic + kSum || std::memcmp(data, kMagic, sizeof kMagic) != 0) {
     throw std::invalid_argument("not a snapshot of a dispatch engine of this version");
@@ -206,15 +212,16 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
 
   Reader in(data + sizeof kMagic, size - sizeof kMagic - kSum);
   const std::string policy = in.get_block<std::string>();
-  if (warm && policy != policy_) {
-    throw std::invalid_argument("the snapshot is of cache policy " + policy + ", this engine has " + policy_);
+  if (warm && policy != state_.policy) {
+    throw std::invalid_argument("the snapshot is of cache policy " + policy + ", this engine has " + state_.policy);
   }
   const auto cache_sizes = in.get_block<std::vector<std::uint32_t>>();
-  if (warm && cache_sizes != cache_sizes_) {
+  if (warm && cache_sizes != state_.cache_sizes) {
     throw std::invalid_argument("the snapshot is of " + std::to_string(cache_sizes.size()) +
-                                " workers with other caches than this engine's " + std::to_string(cache_sizes_.size()));
+                                " workers with other caches than this engine's " +
+                                std::to_string(state_.cache_sizes.size()));
   }
-  if (in.get_block<std::vector<std::uint32_t>>() != sizes_.of_tables()) {
+  if (in.get_block<std::vector<std::uint32_t>>() != state_.sizes.of_tables()) {
     throw std::invalid_argument("the snapshot is of tables with other row sizes than this engine's");
   }
   const auto iteration = in.get<std::uint32_t>();
@@ -234,32 +241,29 @@ void Engine::restore(const char* data, std::size_t size, bool warm) {
     index[index.find_or_add(row.id)] = row;
   }
   index.restore_unused(in.get_block<std::vector<RowNumber>>());
-  hot_rows_.restore(in.get_block<std::vector<std::uint8_t>>());  // the policies of the caches look at it
-  const auto replicating = in.get<WorkerSet>();
-  const auto flushed = in.get<std::uint32_t>();
-  auto heat = in.get_block<std::vector<std::uint32_t>>();
-  replication_.restore(flushed, std::move(heat), in.get_block<std::vector<std::uint8_t>>());
+  state_.hot_rows.restore(in.get_block<std::vector<std::uint8_t>>());  // the policies of the caches look at it
+  SavedSync saved;
+  saved.workers = in.get<WorkerSet>();
+  saved.flushed = in.get<std::uint32_t>();
+  saved.heat = in.get_block<std::vector<std::uint32_t>>();
+  saved.flags = in.get_block<std::vector<std::uint8_t>>();
   history_.restore(in.get_block<std::vector<std::uint32_t>>(), cache_sizes.size() == workers());
-  auto caches = make_caches();
+  auto caches = state_.make_caches();
   CopyDirectory directory(workers());
   if (warm) {
     for (const auto& cache : caches) load_cache(*cache, in);
     load_directory(directory, in);
   }
-  iteration_ = iteration;
+  state_.iteration = iteration;
   lookups_ = lookups;
   hits_ = hits;
-  index_ = std::move(index);
+  state_.index = std::move(index);
   reuse_ = reuse;
-  row_limit_.restore(index_, life);
-  directory_ = std::move(directory);
-  caches_ = std::move(caches);
-  restore_replicated(replicating);
-  owed_.assign(workers(), {});
-  flush_queue_ = FlushQueue(workers());
-  trained_.clear();
+  row_limit_.restore(state_.index, life);
+  state_.directory = std::move(directory);
+  state_.caches = std::move(caches);
   prepared_ = false;
-  restore_staleness();
+  return saved;
 }
 
 }  // namespace esd

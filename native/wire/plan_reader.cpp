@@ -114,10 +114,10 @@ void read_unique(const PlanFields& fields, ReadPlan& plan) {
   unique.versions = fields.column<std::int64_t>(17, unique.ids.size());
   plan.unique_contributors = fields.column<std::uint64_t>(18, unique.ids.size());
   expect_contributors(plan.unique_contributors);
-  plan.replicated = fields.column<std::uint32_t>(29);
-  expect_below(plan.replicated, unique.ids.size());
-  expect_ascending(plan.replicated);
-  for (const std::uint32_t place : plan.replicated) {
+  plan.reduced = fields.column<std::uint32_t>(29);
+  expect_below(plan.reduced, unique.ids.size());
+  expect_ascending(plan.reduced);
+  for (const std::uint32_t place : plan.reduced) {
     const std::uint64_t owners = plan.unique_contributors[place];
     expect((owners & (owners - 1)) == 0);
   }

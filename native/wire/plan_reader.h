@@ -43,7 +43,7 @@ struct ReadPlan {
   std::size_t samples = 0, fields = 0, dense_features = 0, labels_per_sample = 0;
   RowColumns unique;
   std::vector<std::uint64_t> unique_contributors, forgotten, groups;
-  std::vector<std::uint32_t> positions, inverse, replicated;
+  std::vector<std::uint32_t> positions, inverse, reduced;
   std::vector<std::uint16_t> lengths;
   std::vector<float> dense, labels, weights;
   bool has_lengths = false, has_weights = false, has_groups = false;

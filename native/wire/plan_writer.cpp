@@ -211,7 +211,7 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   }
   message.picked(27, context.weights, 1, positions, samples);
   message.picked(28, context.groups, 1, positions, samples);
-  message.column(29, encoder.u32(plan.replicated), plan.replicated.size);
+  message.column(29, encoder.u32(plan.reduced), plan.reduced.size);
   message.column(30, encoder.u32(plan.direct_pushes.places), plan.direct_pushes.places.size);
   message.column(31, encoder.u32(plan.direct_pushes.peers), plan.direct_pushes.peers.size);
   message.column(32, encoder.u32(plan.direct_pulls.places), plan.direct_pulls.places.size);

@@ -1,8 +1,9 @@
 """Gradients that arrive before their turn: the version before theirs is not made yet.
 
-With `Sync.BOUNDED` workers push when their own bounds require it, so the gradients of one version may still be on their
-way when another worker sends gradients of the next. The frame then waits, and with it the later frames of its stream.
-The waits form no circle: the gradients of a version are sent with an earlier plan than the gradients of the next.
+Workers that keep updates to themselves (`Sync.keeps_copies`) push when their own bounds require it, so the gradients of
+one version may still be on their way when another worker sends gradients of the next. The frame then waits, and with it
+the later frames of its stream. The waits form no circle: the gradients of a version are sent with an earlier plan than
+the gradients of the next.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, check_features
 from esd.services.domain.losses import Loss
 from esd.services.domain.schedules import CONSTANT, Schedule
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import ON_DEMAND, Sync
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 MAX_WORKERS = 64  # worker sets are uint64 masks
@@ -24,7 +24,6 @@ MAX_LABELS = 64
 _LONGEST_STREAM = 1000  # characters
 MAX_HORIZON = 64  # batches; the dispatcher keeps them in memory
 MAX_TABLES = 16
-MAX_STALENESS = 10_000  # updates; the dispatcher counts those of each copy in 16 bits
 
 
 class Criterion(Enum):
@@ -79,7 +78,7 @@ class DispatchOptions:
     """Who trains, how samples are dispatched to them, and how far back a failure goes.
 
     The trained model depends on none of these options but by the order of float sums, and on `sync` where that is
-    BOUNDED, so a job that goes on from a checkpoint may choose every one of them anew.
+    not exact, so a job that goes on from a checkpoint may choose every one of them anew.
 
     Attributes:
         workers: n, 1..64.
@@ -100,13 +99,7 @@ class DispatchOptions:
             from `workloads`; None when they stay.
         measured_links: whether link speeds follow measurements; else they are as registered.
         policy: cache replacement policy.
-        sync: when workers push what they have trained.
-        replicated_rows: with `Sync.REPLICATED`, how many rows every worker replicates; with several tables, rows of any
-            that take the room of so many of the first.
-        pull_bound: with `Sync.BOUNDED`, how many updates that the parameter server has a copy may lack that is trained
-            on, 0..10000. Bounds above 0 change the trained model (docs/semantics.md).
-        push_bound: with it, how many updates of a row a worker may keep to itself, 0..10000.
-        direct: with `Sync.ON_DEMAND`, whether a row that another worker alone needs goes straight to it.
+        sync: when workers push what they have trained, with the options of that way to synchronise.
         window: iterations that may be planned ahead of the slowest worker, >= 1.
         checkpoint_every: iterations between checkpoints; 0: `checkpoint_seconds` alone decides.
         checkpoint_seconds: longest time between checkpoints; 0: `checkpoint_every` alone decides. Both 0: none.
@@ -128,11 +121,7 @@ class DispatchOptions:
     workload_limits: tuple[int, int] | None = None
     measured_links: bool = False
     policy: str
-    sync: Sync = Sync.ON_DEMAND
-    replicated_rows: int = 0
-    pull_bound: int = 0
-    push_bound: int = 0
-    direct: bool = False
+    sync: Sync = ON_DEMAND
     window: int
     checkpoint_every: int = 0
     checkpoint_seconds: float = 0.0
@@ -151,7 +140,6 @@ class DispatchOptions:
             raise InvalidArgument(
                 f"budget_seconds is {self.budget_seconds}, and auto_budget measures it: leave one out (--budget)"
             )
-        self._check_sync()
         if len(self.workloads) != self.workers:
             raise InvalidArgument(f"{len(self.workloads)} workloads given for {self.workers} workers")
         if self.workload_limits is not None:
@@ -160,22 +148,6 @@ class DispatchOptions:
                 raise InvalidArgument(
                     f"workload_limits are {least}..{most}, they must enclose the workloads {list(self.workloads)}"
                 )
-
-    def _check_sync(self) -> None:
-        _check_range("replicated_rows", self.replicated_rows, 0)
-        if (self.sync is Sync.REPLICATED) != (self.replicated_rows > 0):
-            raise InvalidArgument(
-                f"replicated_rows is {self.replicated_rows} with sync {self.sync.value}: it is at least 1 with"
-                " replicated (--sync replicated:ROWS), and 0 with every other"
-            )
-        if self.direct and self.sync is not Sync.ON_DEMAND:
-            raise InvalidArgument(
-                f"direct (--direct) is for --sync on-demand, where workers own rows; --sync is {self.sync.value}"
-            )
-        for bound in ("pull_bound", "push_bound"):
-            _check_range(bound, getattr(self, bound), 0, MAX_STALENESS)
-            if getattr(self, bound) and bound not in self.sync.numbers:
-                raise InvalidArgument(f"{bound} is {getattr(self, bound)}, and --sync {self.sync.value} has none")
 
     @property
     def takes_checkpoints(self) -> bool:
@@ -289,8 +261,7 @@ class JobSpec(DispatchOptions):
         pushes, and when, is the same.
         """
         options = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
-        options |= {name: getattr(self, name) for name in ("sync", "direct", *self.sync.numbers)}
-        return replace(self, mechanism=mechanism, **options)
+        return replace(self, mechanism=mechanism, **options | {"sync": self.sync})
 
     @property
     def table(self) -> TableSpec:

@@ -179,7 +179,7 @@ class UsedRows:
     contributors: NDArray[np.uint64]
     inverse: NDArray[np.uint32]
 
-    def replicated(self) -> NDArray[np.uint32]:
+    def reduced(self) -> NDArray[np.uint32]:
         """Returns the slots of the replicated ones, uint32 [h]."""
         slots: NDArray[np.uint32] = self.slots[self.contributors == 0]
         return slots
@@ -218,7 +218,7 @@ class IterationPlan:
         lengths: uint16 [m, F], how many ids each sample has of each feature; None: exactly one of each, so N = m F.
         weights: float32 [m], what each sample's loss is multiplied by; None: 1.
         groups: uint64 [m], what each sample belongs to; None: unknown.
-        replicated: uint32 [h], places among the unique ids, ascending, of the rows that all workers train by the sum of
+        reduced: uint32 [h], places among the unique ids, ascending, of the rows that all workers train by the sum of
             their gradients; the same ids in all workers' plans.
         direct_pushes: those of `update_rows` that go straight to the worker that alone trains them now.
         direct_pulls: those of `pulls` that come from the worker that owns them until now.
@@ -247,16 +247,16 @@ class IterationPlan:
     lengths: NDArray[np.uint16] | None = None
     weights: NDArray[np.float32] | None = None
     groups: NDArray[np.uint64] | None = None
-    replicated: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    reduced: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     direct_pushes: DirectRows = NO_DIRECT_ROWS
     direct_pulls: DirectRows = NO_DIRECT_ROWS
 
     def rows_by_table(self, tables: int) -> list[UsedRows]:
         """Returns the rows that the samples use of each of the job's tables, by number."""
         contributors = self.unique_contributors
-        if len(self.replicated):
+        if len(self.reduced):
             contributors = contributors.copy()
-            contributors[self.replicated] = 0
+            contributors[self.reduced] = 0
         if tables == 1:
             return [UsedRows(self.unique_slots, contributors, self.inverse)]
         # Ids ascend, so those of a table lie together.

@@ -10,7 +10,7 @@ from statistics import fmean
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import PhaseTimes, TransferCounts
-from esd.services.domain.staleness import NEVER_STALE, Staleness
+from esd.services.domain.sync import NO_FIGURES, Figures
 
 KEPT_EVALUATIONS = 128  # the latest; a restarted driver decides by them whether the model still improves
 
@@ -154,7 +154,7 @@ class JobState:
         recoveries: epochs that ended early under this dispatcher.
         forgotten_rows: number of rows that the plans have removed from the tables.
         evaluations: the latest ones that its drivers have recorded, by iteration, at most KEPT_EVALUATIONS.
-        staleness: of the rows that training reads by these plans.
+        sync_figures: what the way to synchronise counts of these plans.
         labels: as `quality`, label by label, in the job's order.
         recent_labels: as `recent`, label by label.
     """
@@ -183,6 +183,6 @@ class JobState:
     recoveries: tuple[Recovery, ...] = ()
     forgotten_rows: int = 0
     evaluations: tuple[Evaluation, ...] = ()
-    staleness: Staleness = NEVER_STALE
+    sync_figures: Figures = NO_FIGURES
     labels: tuple[Quality, ...] = ()
     recent_labels: tuple[Quality, ...] = ()

@@ -23,7 +23,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from esd.services.domain.staleness import MOST_UPDATES
+from esd.services.domain.sync.bounded import MOST_UPDATES
 from esd.services.runtime.http import Resource
 from esd.services.runtime.settings import ServerSettings
 

@@ -19,13 +19,12 @@ from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
 from esd.services.domain.schedules import CONSTANT, Decay, Schedule
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import WAYS, Sync
 from esd.services.domain.tables import TableSpec
 from esd.services.wire.enums import EnumCodec
 from esd.services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
 CRITERIA = EnumCodec(Criterion, dispatcher_pb2.Criterion, "CRITERION_", "criterion", unspecified=Criterion.MIN2_MIN)
-_SYNCS = EnumCodec(Sync, dispatcher_pb2.Sync, "SYNC_", "sync")
 _DECAYS = EnumCodec(Decay, dispatcher_pb2.Schedule.Decay, "DECAY_", "schedule.decay", unspecified=Decay.CONSTANT)
 _LOSSES = EnumCodec(Loss, dispatcher_pb2.Loss, "LOSS_", "model.loss", unspecified=Loss.BCE)
 _POOLINGS = EnumCodec(Pooling, dispatcher_pb2.Pooling, "POOLING_", "pooling", unspecified=Pooling.ONE)
@@ -54,9 +53,13 @@ def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
 
 
 def job_of_json(described: dict[str, Any]) -> JobSpec:
-    """Returns the job of a message in protobuf's JSON form. Raises InvalidArgument for anything else."""
+    """Returns the job of a message in protobuf's JSON form, or in the form that versions before 0.3.0 wrote.
+
+    Raises:
+        InvalidArgument: the text describes no job.
+    """
     try:
-        return decode_job(ParseDict(described, dispatcher_pb2.JobSpec()))
+        return decode_job(ParseDict(_renewed(described), dispatcher_pb2.JobSpec()))
     except ParseError as error:
         raise InvalidArgument(f"this describes no job: {error}") from None
 
@@ -142,6 +145,40 @@ def _decode_features(messages: Iterable[dispatcher_pb2.Feature]) -> tuple[Featur
     )
 
 
+# A way to synchronise and its message name their options alike; `Sync.way` has the way's name.
+def _encode_sync(sync: Sync) -> dispatcher_pb2.Sync:
+    message = dispatcher_pb2.Sync()
+    way = getattr(message, sync.name.replace("-", "_"))
+    way.SetInParent()
+    for option in fields(sync):
+        setattr(way, option.name, getattr(sync, option.name))
+    return message
+
+
+def _decode_sync(message: dispatcher_pb2.Sync) -> Sync:
+    name = message.WhichOneof("way")
+    if name is None:
+        raise InvalidArgument(f"job.sync names no way to synchronise; there are {', '.join(WAYS)}")
+    way = WAYS[name.replace("_", "-")]
+    return way(**{option.name: getattr(getattr(message, name), option.name) for option in fields(way)})
+
+
+def _renewed(described: dict[str, Any]) -> dict[str, Any]:
+    """Returns the description of a job as this version writes it: `sync` was a name, its options fields of the job."""
+    renewed = dict(described)
+    options = {old: renewed.pop(old, 0) for old in ("direct", "replicated_rows", "pull_bound", "push_bound")}
+    name = renewed.get("sync", "SYNC_ON_DEMAND")
+    if isinstance(name, str):
+        ways = {
+            "on_demand": {"direct": bool(options["direct"])},
+            "replicated": {"rows": options["replicated_rows"]},
+            "bounded": {"pull": options["pull_bound"], "push": options["push_bound"]},
+        }
+        way = name.removeprefix("SYNC_").lower()
+        renewed["sync"] = {way: ways.get(way, {})}
+    return renewed
+
+
 def _encode_limits(limits: tuple[int, int]) -> dispatcher_pb2.WorkloadLimits:
     return dispatcher_pb2.WorkloadLimits(least=limits[0], most=limits[1])
 
@@ -163,7 +200,7 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "schedule": (_encode_schedule, _decode_schedule),
     "dense_schedule": (_encode_schedule, _decode_schedule),
     "parameter_servers": (tuple, tuple),
-    "sync": (_SYNCS.encode, _SYNCS.decode),
+    "sync": (_encode_sync, _decode_sync),
     "at_max_rows": (_ROW_LIMIT_POLICIES.encode, _ROW_LIMIT_POLICIES.decode),
 }
 _SAME = (lambda value: value, lambda value: value)

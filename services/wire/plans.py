@@ -226,7 +226,7 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
         dense=decode_array(message.dense, np.float32, (m, features), "dense"),
         labels=labels,
         forgotten=_unpack(message.forgotten, np.uint64, "forgotten"),
-        replicated=_decode_replicated(message.replicated, contributors),
+        reduced=_decode_reduced(message.reduced, contributors),
         lengths=lengths,
         weights=decode_array(message.weights, np.float32, (m,), "weights") if message.weights else None,
         groups=decode_array(message.groups, np.uint64, (m,), "groups") if message.groups else None,
@@ -246,10 +246,10 @@ def _decode_lengths(data: bytes, samples: int, fields: int) -> NDArray[np.uint16
     return lengths.astype(np.uint16).reshape(samples, fields)
 
 
-def _decode_replicated(data: bytes, contributors: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    places = _unpack(data, np.uint32, "replicated")
-    _check_below(places, len(contributors), "replicated", "the number of unique_ids")
-    _check_ascending(places, "replicated")
+def _decode_reduced(data: bytes, contributors: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    places = _unpack(data, np.uint32, "reduced")
+    _check_below(places, len(contributors), "reduced", "the number of unique_ids")
+    _check_ascending(places, "reduced")
     owners = contributors[places]
     if (owners & (owners - np.uint64(1))).any():
         raise InvalidArgument("unique_contributors of a replicated row must name one worker")

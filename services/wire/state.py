@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from esd.protos import dispatcher_pb2 as pb
-from esd.services.domain.staleness import NEVER_STALE, Staleness
 from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, Recovery, ShadowCost, WorkerState
+from esd.services.domain.sync import NO_FIGURES, Figures, Staleness
 from esd.services.wire.enums import EnumCodec
 from esd.services.wire.jobs import decode_job, encode_job
 from esd.services.wire.reports import decode_phases, decode_transfers, encode_phases, encode_transfers
@@ -49,7 +49,7 @@ def encode_state(state: JobState) -> pb.JobState:
         labels=map(_encode_quality, state.labels),
         recent_labels=map(_encode_quality, state.recent_labels),
         evaluations=[encode_evaluation(each) for each in state.evaluations],
-        staleness=pb.Staleness(**{name: getattr(state.staleness, name) for name in _STALENESS}),
+        staleness=_encode_staleness(state.sync_figures),
         recoveries=[pb.Recovery(**{name: getattr(each, name) for name in _RECOVERY}) for each in state.recoveries],
         **{name: getattr(state, name) for name in _FIGURES},
     )
@@ -69,7 +69,7 @@ def decode_state(message: pb.JobState) -> JobState:
         labels=tuple(map(_decode_quality, message.labels)),
         recent_labels=tuple(map(_decode_quality, message.recent_labels)),
         evaluations=tuple(map(decode_evaluation, message.evaluations)),
-        staleness=_decode_staleness(message.staleness),
+        sync_figures=_decode_staleness(message.staleness) if message.HasField("staleness") else NO_FIGURES,
         recoveries=tuple(Recovery(*(getattr(each, name) for name in _RECOVERY)) for each in message.recoveries),
         **{name: getattr(message, name) for name in _FIGURES},
     )
@@ -93,8 +93,14 @@ def _decode_quality(message: pb.Quality) -> Quality:
     return Quality(*(getattr(message, name) for name in _QUALITY))
 
 
+def _encode_staleness(figures: Figures) -> pb.Staleness | None:
+    if not isinstance(figures, Staleness):
+        return None
+    return pb.Staleness(**{name: getattr(figures, name) for name in _STALENESS})
+
+
 def _decode_staleness(message: pb.Staleness) -> Staleness:
-    reads = tuple(message.reads) or NEVER_STALE.reads
+    reads = tuple(message.reads) or Staleness().reads
     return Staleness(reads, message.missing_updates, message.most_missing)
 
 

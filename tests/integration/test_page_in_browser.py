@@ -19,7 +19,7 @@ from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.state import Evaluation, Quality
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import Bounded
 from testbed.free_port import free_port
 from tests.support.browser import Browser, chromium
 from tests.support.simple_clients import Dispatcher, Worker, job_with, run_to_the_end, samples, state_when
@@ -72,12 +72,12 @@ async def test_a_job_from_its_start_to_its_end(dispatcher: Dispatcher, browser: 
 
 async def test_staleness_is_shown_where_copies_may_be_stale(dispatcher: Dispatcher, browser: Browser) -> None:
     """All workers train one row in every iteration, and pull it when the server is more than 6 updates ahead."""
-    job = replace(JOB, sync=Sync.BOUNDED, pull_bound=6, push_bound=1)
+    job = replace(JOB, sync=Bounded(pull=6, push=1))
     again = replace(samples(640, job=job), ids=np.ones_like(samples(640, job=job).ids))
     await run_to_the_end(dispatcher, job, [again])
     await browser.open(f"http://{dispatcher.page_address}/", **DESKTOP)
     await browser.until("!document.getElementById('stale').hidden")
-    staleness = (await dispatcher.client.describe()).staleness
+    staleness = (await dispatcher.client.describe()).sync_figures
     shares = await browser.run("[...document.querySelectorAll('#stale-reads .amount')].map(e => e.innerText)")
     expected = [count / sum(staleness.reads) for count in staleness.reads]
     found = [float(share.rstrip("%")) / 100 for share in shares]

@@ -202,10 +202,11 @@ def assert_bytes_are_those_charged(result: Mapping[str, Any], simulated: Mapping
 
 def test_bounds_of_0_give_the_bits_of_pushing_everything(tmp_path: Path) -> None:
     options = replace(BASE, workers=3, batch=20, iterations=30, mechanism="random", checkpoint_every=12, **ADAM)
-    for sync in ("full", "bounded:0,0"):
+    for sync in ("full", "none", "bounded:0,0"):
         result = train.run(replace(options, sync=sync), store="memory", shards=2, out=tmp_path / sync)
     assert result["staleness"]["missing_updates"] == 0 < result["staleness"]["reads"][0]
     assert_same_model(tmp_path / "full", tmp_path / "bounded:0,0")
+    assert_same_model(tmp_path / "full", tmp_path / "none")
 
 
 def test_rows_that_go_directly_give_the_bits_of_those_that_do_not(tmp_path: Path) -> None:

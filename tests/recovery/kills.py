@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from esd.cli import train
-from esd.dispatcher.core.flushing import LOOKAHEAD
+from esd.dispatcher.core.sync.flush_ahead import LOOKAHEAD
 from esd.run.cluster import LocalCluster, ServiceProcess
 from esd.run.options import RunOptions
 from esd.run.stream import TrainingStream, training_stream

@@ -112,7 +112,7 @@ def test_a_kill_where_rows_are_pushed_ahead(tmp_path):
     assert_same_model(tmp_path, tmp_path / "undisturbed")
 
 
-@pytest.mark.parametrize(("sync", "victim"), [("full", worker), ("write-through", parameter_server)])
+@pytest.mark.parametrize(("sync", "victim"), [("full", worker), ("write-through", parameter_server), ("none", worker)])
 def test_a_kill_where_all_that_is_trained_is_pushed(sync, victim, tmp_path):
     options = replace(OPTIONS, sync=sync)
     expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")

@@ -50,7 +50,7 @@ def _plan(plan: IterationPlan, fields: int | None) -> pb.IterationPlan:
         epoch=plan.epoch,
         iteration=plan.iteration,
         batch_size=plan.batch_size,
-        replicated=pack(plan.replicated),
+        reduced=pack(plan.reduced),
         update_rows=_rows(plan.update_rows, plan),
         update_gradients=_gradients(plan.update_gradients, plan),
         evict_rows=_rows(plan.evict_rows, plan),

@@ -25,7 +25,7 @@ class CacheBook:
         worker: this worker's slot in the job.
         epoch: the epoch that all plans must belong to.
         first_iteration: of the epoch.
-        keeps_copies: whether this worker trains copies of its own, whoever else trains the rows (`Sync.BOUNDED`).
+        keeps_copies: whether this worker trains copies of its own, whoever else trains the rows (`Sync.keeps_copies`).
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CacheBook:
                 _rows(plan.drops),
                 _rows(plan.pulls),
                 (plan.unique_ids, plan.unique_slots, plan.unique_versions, plan.unique_contributors),
-                plan.replicated,
+                plan.reduced,
             )
         self._next_iteration += 1
 

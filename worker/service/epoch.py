@@ -14,7 +14,6 @@ from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
 from esd.services.domain.reports import Lease, WorkerPhase
-from esd.services.domain.sync import Sync
 from esd.services.domain.tables import slots_of_tables
 from esd.services.runtime.tasks import run_in
 from esd.services.runtime.threads import named_threads
@@ -91,8 +90,9 @@ class WorkerEpoch:
         self.membership = membership = await _expect(Membership, messages)
         job = membership.job
         slots = slots_of_tables(job.tables, settings.cache_rows)
-        bounded = job.sync is Sync.BOUNDED
-        book = CacheBook(slots, membership.slot, membership.epoch, membership.iteration, keeps_copies=bounded)
+        book = CacheBook(
+            slots, membership.slot, membership.epoch, membership.iteration, keeps_copies=job.sync.keeps_copies
+        )
         self._service.joined(membership.slot, book)
 
         link = Link(settings.link, shape=settings.shape_link)
@@ -108,7 +108,7 @@ class WorkerEpoch:
                 settings.peer_timeout,
             )  # fmt: skip
             caches = await run_in(
-                self._training_thread, partial(row_caches, job.tables, slots, device, gathers=bounded)
+                self._training_thread, partial(row_caches, job.tables, slots, device, gathers=job.sync.keeps_copies)
             )
             trainer = await run_in(self._training_thread, Trainer, job, caches, self._reducer, device)
             tables = [

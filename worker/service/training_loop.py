@@ -37,8 +37,9 @@ class TrainingLoop:
         link: measures the bandwidth.
         confirm: tells the dispatcher of an iteration; returns at once.
         take_checkpoint: carries out the flush plan of a checkpoint.
-        sync: with WRITE_THROUGH an iteration trains only when all that it pushes is durable; with BOUNDED it pushes
-            only when what was pushed before is, so that versions of a row that others make come in order.
+        sync: where it awaits storage, an iteration trains only when everything that it pushes is stored; where workers
+            keep copies, it pushes only when earlier pushes are stored, so that versions of a row that others make come
+            in order.
 
     Attributes:
         phase: what the worker is doing, for its heartbeats.
@@ -90,10 +91,10 @@ class TrainingLoop:
                 continue
 
             self.phase = WorkerPhase.PUSH
-            if before is not None and self._sync is Sync.BOUNDED:
+            if before is not None and self._sync.keeps_copies:
                 await before.stored()
             await current.start(early=False)
-            if self._sync is Sync.WRITE_THROUGH:
+            if self._sync.awaits_storage:
                 await current.stored()
             push = clock.lap()
             self.phase = WorkerPhase.PULL

@@ -10,7 +10,7 @@ from esd.services.clients.frame import Frame
 from esd.services.domain.ids import parts_of_tables
 from esd.services.domain.plans import FlushPlan, IterationPlan, Membership, Transfers
 from esd.services.domain.reports import TransferCounts
-from esd.services.domain.sync import ring_bytes
+from esd.services.domain.sync.replicated import ring_bytes
 from esd.services.runtime.tasks import all_of
 from esd.worker.service.inbox import Arrival
 from esd.worker.service.parameter_servers import ParameterServers

@@ -158,7 +158,7 @@ class RowCache:
 
     def train_replicated(self, used: UsedRows, sums: Tensor, optimizer: OptimizerSpec, rate: float, step: int) -> None:
         """Trains the replicated rows by the sums of all workers' gradients, float32 [h, D]: everywhere alike."""
-        slots = used.replicated()
+        slots = used.reduced()
         here = UsedRows(slots, np.ones(len(slots), np.uint64), np.arange(len(slots), dtype=np.uint32))
         self.train(here, sums, sums[:0], optimizer, rate, step)
 

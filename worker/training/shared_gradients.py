@@ -27,7 +27,7 @@ class SharedGradients:
     """
 
     def __init__(self, used: Sequence[UsedRows], tables: Sequence[TableSpec], device: torch.device) -> None:
-        shapes = [(len(rows.replicated()), table.dimension) for rows, table in zip(used, tables, strict=True)]
+        shapes = [(len(rows.reduced()), table.dimension) for rows, table in zip(used, tables, strict=True)]
         sizes = [rows * dimension for rows, dimension in shapes]
         self._flat = torch.zeros(sum(sizes), device=device)
         parts = torch.split(self._flat, sizes)

@@ -36,11 +36,11 @@ class BruteForce:
                 f"brute-force would try {count:.3g} assignments of {len(problem.batch)} samples to "
                 f"{len(problem.capacities)} workers, the limit is {_MOST_ASSIGNMENTS}: make the batch smaller"
             )
-        before = problem.engine.snapshot()
+        before = problem.engine.savepoint()
         best, least = next(_assignments(problem.capacities)), math.inf
         for assignment in _assignments(problem.capacities):
             cost = _realised_cost(problem, assignment)
-            problem.engine.restore(before)
+            problem.engine.roll_back(before)
             problem.engine.prepare(*problem.batch.id_columns)
             if cost < least:
                 best, least = assignment, cost

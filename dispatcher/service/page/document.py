@@ -13,9 +13,9 @@ from esd.dispatcher.service.describe import job_state
 from esd.dispatcher.service.run.job import Job
 from esd.dispatcher.service.state.totals import JobTotals, Point
 from esd.dispatcher.service.state.worker_record import WorkerRecord
-from esd.services.domain.staleness import MOST_UPDATES
 from esd.services.domain.state import JobState, ShadowCost
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import Bounded, Staleness
+from esd.services.domain.sync.bounded import MOST_UPDATES
 
 
 async def state_document(job: Job | None) -> bytes:
@@ -97,10 +97,11 @@ def _costs(state: JobState) -> list[dict[str, Any]]:
 
 def _staleness(state: JobState) -> dict[str, Any] | None:
     """Returns the staleness of the rows that training reads, and its bounds; None where no copy may be stale."""
-    if state.job.sync is not Sync.BOUNDED:
+    sync, figures = state.job.sync, state.sync_figures
+    if not isinstance(sync, Bounded):
         return None
-    bounds = {"pull_bound": state.job.pull_bound, "push_bound": state.job.push_bound}
-    return {"most_updates": MOST_UPDATES, **asdict(state.staleness), **bounds}
+    bounds = {"pull_bound": sync.pull, "push_bound": sync.push}
+    return {"most_updates": MOST_UPDATES, **asdict(Staleness() + figures), **bounds}
 
 
 def _worker(worker: WorkerRecord, totals: JobTotals, lease_seconds: float, now: float) -> dict[str, Any]:

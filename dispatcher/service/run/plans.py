@@ -64,7 +64,7 @@ def messages_for(job: Job, attendance: Attendance) -> Iterator[bytes | None]:
 
 def _peers_of(worker: WorkerRecord, job: Job, epoch: Epoch) -> tuple[str, ...]:
     """Returns the addresses of the other members of an epoch, by slot; empty unless workers exchange rows directly."""
-    if not job.spec.direct:
+    if not job.spec.sync.delivers:
         return ()
     others = {each.slot: each for each in job.workers if each.slot in epoch.members and each is not worker}
     return tuple(others[slot].registration.address if slot in others else "" for slot in range(job.spec.workers))

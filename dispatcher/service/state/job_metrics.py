@@ -19,7 +19,7 @@ from esd.dispatcher.service.state.worker_record import WorkerRecord
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import PHASES, IterationReport, TransferCounts
 from esd.services.domain.state import Evaluation, JobPhase, Quality
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import Staleness
 from esd.services.runtime import metrics
 
 
@@ -84,9 +84,9 @@ def planned(job: JobSpec, decision: Decision, rows: int, *, late: bool) -> None:
     for phase, seconds in decision.seconds.items():
         _child(metrics.DISPATCH_SECONDS, phase).observe(seconds)
     metrics.PLAN_BYTES.inc(decision.plan_bytes)
-    if job.sync is Sync.BOUNDED:
-        staleness = decision.staleness
-        metrics.MISSING_UPDATES.observe_all(staleness.reads, staleness.missing_updates)
+    figures = decision.sync_figures
+    if isinstance(figures, Staleness):
+        metrics.MISSING_UPDATES.observe_all(figures.reads, figures.missing_updates)
     if decision.solver:
         _child(metrics.SOLVER_SECONDS, decision.solver).observe(decision.seconds["assign"])
     if decision.gap is not None:

@@ -118,7 +118,8 @@ class Manifest:
     def differences(self, job: JobSpec) -> list[str]:
         """Returns the names of the fields that change the model and differ from the checkpoint's job."""
         asked = describe_job(job)
-        names = (asked.keys() | self.job.keys()) - {option.name for option in fields(DispatchOptions)} - {"name"}
+        options = {option.name for option in fields(DispatchOptions)} | {"name"}
+        names = {field.name for field in fields(JobSpec)} - options
         return sorted(name for name in names if asked.get(name) != self.job.get(name))
 
 

@@ -11,8 +11,6 @@ from esd.dispatcher.core.decision import Decision
 from esd.dispatcher.core.progress import Progress
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import IterationReport
-from esd.services.domain.staleness import NEVER_STALE, Staleness
-from esd.services.domain.sync import Sync
 
 _RECENT_DECISIONS = 4096
 _MOST_POINTS = 600  # about the number that a wide screen can show apart
@@ -93,7 +91,7 @@ class JobTotals:
         lookups: the number of (row, worker) pairs that training needed.
         hits: the number of lookups that found the latest version in the cache.
         forgotten_rows: the number of rows removed from the table to keep it within its limit.
-        staleness: of the rows that training reads.
+        sync_figures: what the way to synchronise counts.
         plan_bytes: the bytes of all workers' plans, since this dispatcher started the job.
         plan_seconds: the time of these plans on their links, not included in the cost.
         reduced_seconds: the time of the gradients of replicated rows on the workers' links, not included in the cost.
@@ -112,7 +110,7 @@ class JobTotals:
         self.lookups = 0
         self.hits = 0
         self.forgotten_rows = 0
-        self.staleness = NEVER_STALE
+        self.sync_figures = job.sync.figures()
         self.plan_bytes = 0
         self.plan_seconds = 0.0
         self.reduced_seconds = 0.0
@@ -122,8 +120,6 @@ class JobTotals:
         self.held_back = np.zeros(job.workers, np.int32)
         self.progress = Progress(job.workers, len(job.labels))
         self.history = PointHistory()
-        self._bounded = job.sync is Sync.BOUNDED
-        self._replicates = bool(job.replicated_rows)
         self._planned = 0
         self._decision_total = 0.0
         self._decision_seconds = np.zeros(_RECENT_DECISIONS)  # a ring: decision i at i modulo its length
@@ -141,12 +137,10 @@ class JobTotals:
         self.lookups += decision.lookups
         self.hits += decision.hits
         self.forgotten_rows += decision.forgotten_rows
-        if self._bounded:
-            self.staleness += decision.staleness
+        self.sync_figures += decision.sync_figures
         self.plan_bytes += decision.plan_bytes
         self.plan_seconds += decision.plan_seconds
-        if self._replicates:
-            self.reduced_seconds += decision.reduced_seconds
+        self.reduced_seconds += decision.reduced_seconds
         self.workloads = decision.workloads
         self.held_back = decision.held_back
         self.worker_lookups += decision.worker_lookups
@@ -181,7 +175,7 @@ class JobTotals:
     def save_planned(self) -> dict[str, float]:
         """Returns the totals of the planned iterations, for `rewind_to`."""
         figures = {name: getattr(self, name) for name in _SAVED} | {"training_seconds": self.training_seconds}
-        return figures | self.staleness.save()
+        return figures | self.sync_figures.save()
 
     def rewind_to(self, planned: dict[str, float], progress: bytes | None, workers: int) -> None:
         """Restores the totals and the progress of a checkpoint.
@@ -193,7 +187,7 @@ class JobTotals:
         """
         for name in _SAVED:
             setattr(self, name, type(getattr(self, name))(planned.get(name, 0)))
-        self.staleness = Staleness.load(planned)
+        self.sync_figures = self.sync_figures.load(planned)
         self.progress.load(progress, workers)
         if self._first_plan is None:  # an earlier dispatcher planned these iterations
             self._seconds_before = planned.get("training_seconds", 0.0)

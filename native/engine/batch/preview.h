@@ -12,17 +12,18 @@
 
 namespace esd {
 
-// By worker, in units of row size, without replicated rows, which have their room and do not move. `moved` leaves evictions out, which are not known before.
+// By worker, in units of row size, without pinned rows, which have their room and do not move. `moved` leaves evictions
+// out, which are not known before.
 struct Preview {
   std::vector<std::int64_t> trained;  // the distinct rows of its samples
   std::vector<double> moved;          // its pulls and update pushes; parts of rows are smaller than whole ones
 };
 
 // `assignment` has the worker of each of the batch's first samples; those behind them are of later batches. With
-// `push_trained`, what is pushed after the training counts. Workers that train a row `together` each have a part of it;
+// `pushed_next`, what is pushed after the training counts. Workers that train a row `together` each have a part of it;
 // else each trains a copy of its own.
 inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const std::int32_t* assignment,
-                       std::size_t samples, unsigned workers, bool push_trained, bool together) {
+                       std::size_t samples, unsigned workers, bool pushed_next, bool together) {
   std::vector<WorkerSet> trainers(batch.distinct());
   const BatchIndex* indices = batch.indices.data();
   for (std::size_t i = 0; i < samples; ++i) {
@@ -34,7 +35,7 @@ inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const 
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     if (trainers[x].empty()) continue;  // only a later batch needs the row
     const RowState& row = batch.states[x];
-    if (row.replicated) continue;
+    if (row.pinned) continue;
     const std::uint32_t size = batch.size(static_cast<BatchIndex>(x));
     const TableNumber table = sizes.table_of(row.id);
     const double share = sizes.gradient_shares()[table];
@@ -47,7 +48,7 @@ inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const 
     const bool in_parts = together && trainers[x].several();
     const double pulled = in_parts || row.version == 0 ? sizes.value_shares()[table] * size : size;
     (trainers[x] - row.latest()).for_each([&](int j) { result.moved[j] += pulled; });
-    if (!push_trained) continue;
+    if (!pushed_next) continue;
     const double pushed = in_parts || !together ? share * size : size;
     trainers[x].for_each([&](int j) { result.moved[j] += pushed; });
   }

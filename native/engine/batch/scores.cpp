@@ -176,7 +176,7 @@ class SizedTable {
 
 // The functions for rows of unequal size are not inlined, since that slowed their callers down by a third (measured).
 [[gnu::noinline]] void sized_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs,
-                                   bool push_trained, std::int32_t* out) {
+                                   bool pushed_next, std::int32_t* out) {
   SizedTable table(batch.distinct(), workers);
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     const RowState& row = batch.states[x];
@@ -184,7 +184,7 @@ class SizedTable {
     const auto size = static_cast<std::int32_t>(batch.size(x));
     for (unsigned j = 0; j < workers; ++j) {
       const std::int32_t before = row.latest().contains(j) ? 0 : link_costs[j] + push;
-      table.of(x)[j] = size * (before + (push_trained ? link_costs[j] : 0));
+      table.of(x)[j] = size * (before + (pushed_next ? link_costs[j] : 0));
     }
   }
   table.add_up(batch, out);
@@ -206,9 +206,9 @@ class SizedTable {
 
 // A clean id costs T_j everywhere but at its holders. An id owned by h costs T_j + T_h everywhere but at h: T_h is
 // common to all workers, and h counts it twice so that both terms vanish there. A push that follows costs T_j.
-void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, bool push_trained,
+void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, bool pushed_next,
                     std::int32_t* out) {
-  if (!batch.sizes.empty()) return sized_costs(batch, workers, link_costs, push_trained, out);
+  if (!batch.sizes.empty()) return sized_costs(batch, workers, link_costs, pushed_next, out);
   IdTable table(batch.distinct(), workers);
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
     const RowState& row = batch.states[x];
@@ -216,7 +216,7 @@ void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int
     const std::int32_t push = link_costs[row.holders.first_or_0()] & -std::int32_t{owned};
     table.set(x, row.latest(), 1u + owned, push);
   }
-  score_costs(all_fields(batch), table, workers, ToCost{link_costs, 1 + push_trained}, out);
+  score_costs(all_fields(batch), table, workers, ToCost{link_costs, 1 + pushed_next}, out);
 }
 
 void affinities(const PreparedBatch& batch, unsigned workers, std::int32_t* out) {

@@ -11,8 +11,8 @@
 namespace esd {
 
 // ESD paper, Alg. 1: out[i, j] is what training sample i on worker j is expected to cost. `link_costs` [workers] are of
-// a row of size 1. With `push_trained` the push that follows each training is a part of it.
-void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, bool push_trained,
+// a row of size 1. With `pushed_next` the push that follows each training is a part of it.
+void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, bool pushed_next,
                     std::int32_t* out);
 
 // Herald's score: out[i, j] counts the distinct ids of sample i that worker j has at hand.

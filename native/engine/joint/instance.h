@@ -79,7 +79,7 @@ SharedRow describe(const RowState& state, std::uint32_t size, TableNumber table,
 namespace joint {
 
 constexpr SharedIndex kNotShared = 0xffffffffu;
-constexpr SharedIndex kCostless = 0xfffffffeu;  // a replicated row: it is at hand everywhere, whoever trains it
+constexpr SharedIndex kCostless = 0xfffffffeu;  // a pinned row: it is at hand everywhere, whoever trains it
 
 // costs[j] += what a row of size 1 that no other sample uses costs at worker j.
 template <unsigned Width>
@@ -148,7 +148,7 @@ JointInstance<Width>::JointInstance(const PreparedBatch& batch, const std::vecto
   }
   std::vector<SharedIndex> shared_index(batch.distinct());
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
-    if (batch.states[x].replicated) {
+    if (batch.states[x].pinned) {
       shared_index[x] = joint::kCostless;
       continue;
     }

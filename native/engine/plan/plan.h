@@ -18,7 +18,6 @@
 #include "common/workers.h"
 #include "engine/batch/row_sizes.h"
 #include "engine/memory/column.h"
-#include "engine/plan/stale_reads.h"
 #include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
 
@@ -67,9 +66,9 @@ struct WorkerPlan {
   std::array<std::uint32_t, RowSizes::kMaxTables> stateless_pulls{};    // by table, of rows without optimizer state
   Span positions, inverse;                                              // u32
   Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, u64
-  Span replicated;                                                      // u32
+  Span reduced;  // u32, places of the rows that all workers train by the sum of their gradients
   DirectSpans direct_pushes, direct_pulls;
-  // Replicated rows that no sample here uses, by table, and how many of these are pulled.
+  // Rows trained here that no sample here uses, by table, and how many of these are pulled.
   std::array<std::uint32_t, RowSizes::kMaxTables> idle{}, idle_pulls{};
 
   // How many rows the worker's samples use, and how many of these are not pulled.
@@ -87,8 +86,7 @@ struct IterationPlans {
   std::int64_t forgotten_below = 0;  // their versions so far are all below it
   Arena arena;
   std::vector<WorkerPlan> workers;
-  std::vector<std::int64_t> pushed_ahead;  // by worker, how many of its update pushes nobody needs yet
-  StaleReads stale_reads;                  // with bounded staleness
+  std::vector<std::int64_t> figures;  // that the way to synchronise counts, as its class describes them
 };
 
 // The columns of esd.services.domain.plans.FlushPlan.

@@ -4,62 +4,60 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/batch/prepared_batch.h"
-#include "engine/batch/row_sizes.h"
 #include "engine/cache/cache_mirror.h"
 #include "engine/memory/draft_list.h"
 #include "engine/plan/plan.h"
-#include "engine/plan/staleness.h"
+#include "engine/plan/state.h"
 #include "engine/plan/worker_lists.h"
 #include "engine/rows/copies.h"
-#include "engine/rows/copy_directory.h"
 #include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
-#include "engine/rows/state_index.h"
 
 namespace esd {
 
+// How a copy leaves its cache.
+enum Departure : std::uint32_t {
+  kDropped,         // it owes nothing
+  kRowPushed,       // the parameter server lacks the row
+  kGradientPushed,  // the parameter server lacks the copy's partial gradient
+};
+
+// The departure of a copy that owes what its row's state says. An outdated copy owes nothing, whatever the state: others
+// have trained the row since, or will now.
+inline Departure departure_of(const Copy& copy, const RowState& row) {
+  const bool owes = !copy.outdated & (row.kind != kClean), split = owes & (row.kind == kSplit);
+  return static_cast<Departure>(owes + split);
+}
+
 class Replacement {
  public:
-  // `staleness` is null where it is not bounded, but forbidden.
-  Replacement(StateIndex& index, PreparedBatch& batch, CopyDirectory& directory, const RowSizes& sizes,
-              Staleness* staleness)
-      : index_(index), batch_(batch), directory_(directory), sizes_(sizes), staleness_(staleness) {}
+  explicit Replacement(State& state) : state_(state) {}
 
   // Evicts as many copies as the worker's missing rows need room, and gives these rows slots. `late_slots` become
-  // vacant, too, when the previous iteration ends.
-  void run(unsigned worker, std::uint32_t iteration, CacheMirror& cache, const Slots& late_slots, WorkerLists& lists,
-           Arena& arena, WorkerPlan& plan);
-
-  // The row's state, which is in the batch or in the index. Which of them is no branch, since it can hardly be predicted.
-  RowState& state_of(RowNumber number) {
-    RowState& row = index_[number];
-    const bool in_batch = row.location == kInBatch;
-    RowState* const states[] = {&row, batch_.states.data() + (row.slot & -std::uint32_t{in_batch})};
-    return *states[in_batch];
+  // vacant, too, when the previous iteration ends. `departure(slot, copy, row)` returns the Departure of a copy.
+  template <typename DepartureOf>
+  void run(unsigned worker, const Slots& late_slots, Arena& arena, WorkerPlan& plan, DepartureOf departure) {
+    CacheMirror& cache = *state_.caches[worker];
+    WorkerLists& lists = state_.lists[worker];
+    const std::uint64_t room =
+        lists.size_of(lists.missing[kEarly], state_.batch) + lists.size_of(lists.missing[kLate], state_.batch);
+    choose_victims(cache, room > cache.free() ? room - cache.free() : 0);
+    evict(worker, cache, departure);
+    write_departures(arena, plan);
+    cache.filled += room;
+    fill(cache, late_slots, lists, arena.u32.data() + plan.unique_slots.begin);
   }
 
  private:
   void choose_victims(CacheMirror& cache, std::uint64_t room);
-  void evict(unsigned worker, std::uint32_t iteration, CacheMirror& cache, Arena& arena, WorkerPlan& plan);
-  void fill(std::uint32_t iteration, CacheMirror& cache, const Slots& late_slots, WorkerLists& lists, SlotIndex* slots);
+  template <typename DepartureOf>
+  void evict(unsigned worker, CacheMirror& cache, DepartureOf departure_of_copy);
+  void write_departures(Arena& arena, WorkerPlan& plan);
+  void fill(CacheMirror& cache, const Slots& late_slots, WorkerLists& lists, SlotIndex* slots);
   void collect_vacant(const CacheMirror& cache, TableNumber table, const Slots& late_slots);
   void prefetch(const CacheMirror& cache, std::size_t victim);
 
-  // How a copy leaves its cache.
-  enum Departure : std::uint32_t {
-    kDropped,         // it owes nothing
-    kRowPushed,       // the parameter server lacks the row
-    kGradientPushed,  // the parameter server lacks the copy's partial gradient
-  };
-  static Departure departure_of(const Copy& copy, const RowState& row);
-  Departure bounded_departure(unsigned worker, SlotIndex slot, const Copy& copy, const RowState& row);
-
-  StateIndex& index_;
-  PreparedBatch& batch_;
-  CopyDirectory& directory_;
-  const RowSizes& sizes_;
-  Staleness* const staleness_;
+  State& state_;
 
   // Scratch space for the worker at hand.
   Slots victims_;
@@ -69,5 +67,53 @@ class Replacement {
                                           // previous iteration ends
   std::size_t early_vacant_ = 0;
 };
+
+// Fetches ahead of a victim its row in the state index, nearer the row's state if that is in the batch, then its
+// record. Always inlined, as every function that only prefetches: gcc takes it for one without any effect and drops the
+// call.
+[[gnu::always_inline]] inline void Replacement::prefetch(const CacheMirror& cache, std::size_t victim) {
+  constexpr std::size_t kRowAhead = 32, kStateAhead = 20, kRecordAhead = 10;
+  const auto row_of = [&](std::size_t at) { return cache.copies[victims_[at]].row; };
+  if (victim + kRowAhead < victims_.size()) state_.index.prefetch(row_of(victim + kRowAhead));
+  if (victim + kStateAhead < victims_.size()) __builtin_prefetch(&state_.state_of(row_of(victim + kStateAhead)), 1);
+  if (victim + kRecordAhead < victims_.size()) {
+    state_.directory.prefetch(state_.state_of(row_of(victim + kRecordAhead)));
+  }
+}
+
+// How a copy leaves, and whether its slot is free early, are no branches, since they can hardly be predicted.
+template <typename DepartureOf>
+void Replacement::evict(unsigned worker, CacheMirror& cache, DepartureOf departure_of_copy) {
+  const std::size_t count = victims_.size();
+  TransferRow* departure_ends[3];
+  for (const Departure departure : {kDropped, kRowPushed, kGradientPushed}) {
+    departures_[departure].clear();
+    departure_ends[departure] = departures_[departure].draft(count);
+  }
+  SlotIndex* freed_ends[2];
+  for (const Timing timing : {kLate, kEarly}) {
+    freed_[timing].clear();
+    freed_ends[timing] = freed_[timing].draft(count);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    prefetch(cache, i);
+    const SlotIndex slot = victims_[i];
+    const Copy& copy = cache.copies[slot];
+    RowState& row = state_.state_of(copy.row);
+    const Departure departure = departure_of_copy(slot, copy, row);
+    const TransferRow transfer(row, state_.sizes.of_table(copy.table), state_.directory.contributors(row), slot,
+                               state_.iteration);
+    *departure_ends[departure]++ = transfer;
+    *freed_ends[transfer.timing]++ = slot;
+    cache.filled -= transfer.size;
+    row.holders.remove(worker);
+    if (row.holders.empty()) row.kind = kClean;
+    state_.directory.remove(row, worker);
+  }
+  for (const Departure departure : {kDropped, kRowPushed, kGradientPushed}) {
+    departures_[departure].end_at(departure_ends[departure]);
+  }
+  for (const Timing timing : {kLate, kEarly}) freed_[timing].end_at(freed_ends[timing]);
+}
 
 }  // namespace esd

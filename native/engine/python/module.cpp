@@ -26,11 +26,13 @@
 #include "common/workers.h"
 #include "engine/engine.h"
 #include "engine/python/arena_pool.h"
-#include "engine/python/hot_samples.h"
 #include "engine/python/plan_dicts.h"
 #include "engine/python/sample_ids.h"
+#include "engine/python/table_sizes.h"
+#include "engine/python/ways.h"
 #include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
+#include "engine/sync/sync.h"
 
 namespace nb = nanobind;
 
@@ -39,8 +41,7 @@ namespace {
 
 using Integers = In1<std::int32_t>;
 using Reals = In1<double>;
-using Limits = std::tuple<Integers, Integers, Reals>;     // least and most workloads, sample costs
-using Bounds = std::tuple<std::uint32_t, std::uint32_t>;  // pull, push
+using Limits = std::tuple<Integers, Integers, Reals>;  // least and most workloads, sample costs
 using Fields = In1<std::uint32_t>;
 
 std::vector<std::uint32_t> check_cache_sizes(const std::vector<std::int64_t>& cache_sizes) {
@@ -56,66 +57,15 @@ std::vector<std::uint32_t> check_cache_sizes(const std::vector<std::int64_t>& ca
   return {cache_sizes.begin(), cache_sizes.end()};
 }
 
-std::vector<std::uint32_t> check_table_sizes(const std::vector<std::int64_t>& table_sizes) {
-  if (table_sizes.size() > RowSizes::kMaxTables) {
-    throw std::invalid_argument(std::to_string(table_sizes.size()) + " tables, there may be " +
-                                std::to_string(RowSizes::kMaxTables));
-  }
-  for (std::size_t t = 0; t < table_sizes.size(); ++t) {
-    if (table_sizes[t] >= 1 && table_sizes[t] <= RowSizes::kMaxSize) continue;
-    throw std::invalid_argument("the row size of table " + std::to_string(t) + " is " + std::to_string(table_sizes[t]) +
-                                ", it must be in 1.." + std::to_string(RowSizes::kMaxSize));
-  }
-  return {table_sizes.begin(), table_sizes.end()};
-}
-
-Replication check_replication(const std::vector<std::int64_t>& cache_sizes, std::uint64_t room, std::uint64_t workers,
-                              std::uint64_t seed, std::uint32_t first_iteration) {
-  if (room == 0) return {};
-  const std::int64_t least = *std::min_element(cache_sizes.begin(), cache_sizes.end());
-  if (room >= static_cast<std::uint64_t>(least)) {
-    throw std::invalid_argument("replicated rows of size " + std::to_string(room) +
-                                " leave no room in the smallest cache, which has " + std::to_string(least));
-  }
-  const std::uint64_t all = ~std::uint64_t{0} >> (kMaxWorkers - cache_sizes.size());
-  if ((workers & ~all) != 0) throw std::invalid_argument("replicated_by names workers that are not there");
-  return {room, seed, WorkerSet{workers == 0 ? all : workers}, first_iteration};
-}
-
-std::optional<StalenessBounds> check_bounds(const std::optional<Bounds>& bounds) {
-  if (!bounds) return std::nullopt;
-  const auto [pull, push] = *bounds;
-  if (std::max(pull, push) > StalenessBounds::kMost) {
-    throw std::invalid_argument("a staleness bound is " + std::to_string(std::max(pull, push)) + ", the limit is " +
-                                std::to_string(StalenessBounds::kMost));
-  }
-  return StalenessBounds{pull, push};
-}
-
-std::vector<bool> check_additive(std::vector<bool> additive, std::size_t tables) {
-  if (additive.empty()) additive.resize(std::max<std::size_t>(tables, 1));
-  if (additive.size() == std::max<std::size_t>(tables, 1)) return additive;
-  throw std::invalid_argument(std::to_string(additive.size()) + " tables are additive or not, there are " +
-                              std::to_string(std::max<std::size_t>(tables, 1)));
-}
-
 // The engine as Python sees it: calls release the GIL, and run one after another.
 class SharedEngine {
  public:
   SharedEngine(const std::vector<std::int64_t>& cache_sizes, const std::string& policy,
                const std::vector<std::int64_t>& table_sizes, std::uint64_t max_rows,
-               const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares, bool push_trained,
-               bool flush_ahead, std::uint64_t replicated_room, std::uint64_t replicated_by, std::uint64_t seed,
-               std::uint32_t first_iteration, const std::optional<Bounds>& bounds, const std::vector<bool>& additive,
-               bool direct)
-      : engine_(check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
-                value_shares, push_trained, flush_ahead,
-                check_replication(cache_sizes, replicated_room, replicated_by, seed, first_iteration),
-                check_bounds(bounds), check_additive(additive, table_sizes.size()), direct) {
-    if (direct && (push_trained || flush_ahead || replicated_room > 0 || bounds)) {
-      throw std::invalid_argument("rows go directly where they are pushed on demand only");
-    }
-  }
+               const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares, const Way* sync)
+      : engine_({check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
+                 value_shares},
+                sync == nullptr ? default_way() : *sync) {}
 
   void prepare(const Ids& ids, const std::optional<Lengths>& lengths) {
     const SampleIds given = sample_ids(ids, lengths);
@@ -190,16 +140,16 @@ class SharedEngine {
     return nb::make_tuple(to_numpy(std::move(expected.trained)), to_numpy(std::move(expected.moved)));
   }
 
-  IterationColumns commit(const Integers& assignment, const std::optional<std::vector<std::int64_t>>& flush_limits) {
-    if (flush_limits && flush_limits->size() != engine_.workers()) {
-      throw std::invalid_argument("flush_limits has " + std::to_string(flush_limits->size()) + " numbers for " +
+  IterationColumns commit(const Integers& assignment, const std::optional<std::vector<std::int64_t>>& push_limits) {
+    if (push_limits && push_limits->size() != engine_.workers()) {
+      throw std::invalid_argument("push_limits has " + std::to_string(push_limits->size()) + " numbers for " +
                                   std::to_string(engine_.workers()) + " workers");
     }
     IterationPlans plans;
     {
       const ExclusiveCall call(*this);
       check_samples(assignment);
-      plans = engine_.commit(assignment.data(), pool_->take(), flush_limits ? flush_limits->data() : nullptr);
+      plans = engine_.commit(assignment.data(), pool_->take(), push_limits ? push_limits->data() : nullptr);
     }
     return {std::move(plans), pool_};
   }
@@ -232,6 +182,16 @@ class SharedEngine {
     const std::size_t size = bytes.size();
     const ExclusiveCall call(*this);
     engine_.restore(data, size, warm);
+  }
+
+  Engine::Savepoint savepoint() {
+    const ExclusiveCall call(*this);
+    return engine_.savepoint();
+  }
+
+  void roll_back(const Engine::Savepoint& before) {
+    const ExclusiveCall call(*this);
+    engine_.roll_back(before);
   }
 
   // What each worker caches: one dict of columns per worker, by table ascending by slot.
@@ -348,7 +308,6 @@ class SharedEngine {
 NB_MODULE(engine, module) {
   using esd::IterationColumns;
   using esd::SharedEngine;
-  using esd::SharedHotSamples;
   module.doc() = "The dispatch engine. See engine.pyi.";
   nb::exception<esd::CacheTooSmall>(module, "CacheTooSmall", PyExc_ValueError);
   nb::class_<IterationColumns>(module, "IterationColumns")
@@ -360,25 +319,21 @@ NB_MODULE(engine, module) {
            nb::arg("weights").noconvert() = nb::none(), nb::arg("groups").noconvert() = nb::none())
       .def_prop_ro("forgotten", &IterationColumns::forgotten)
       .def_prop_ro("counts", &IterationColumns::counts, nb::rv_policy::automatic)
-      .def_prop_ro("replicated", &IterationColumns::replicated, nb::rv_policy::automatic)
-      .def_prop_ro("pushed_ahead", &IterationColumns::pushed_ahead, nb::rv_policy::automatic)
-      .def_prop_ro("stale_reads", &IterationColumns::stale_reads)
+      .def_prop_ro("figures", &IterationColumns::figures, nb::rv_policy::automatic)
       .def_prop_ro("direct", &IterationColumns::direct, nb::rv_policy::automatic)
       .def_prop_ro("table_counts", &IterationColumns::table_counts, nb::rv_policy::automatic);
+  esd::bind_ways(module);
   nb::class_<esd::SharedBatchIds>(module, "BatchIds")
       .def(nb::init<esd::Ids, std::optional<esd::Lengths>>(), nb::arg("ids").noconvert(),
            nb::arg("lengths").noconvert() = nb::none());
+  nb::class_<esd::Engine::Savepoint>(module, "Savepoint");
   nb::class_<SharedEngine>(module, "Engine")
       .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
-                    std::uint64_t, const std::vector<double>&, const std::vector<double>&, bool, bool, std::uint64_t,
-                    std::uint64_t, std::uint64_t, std::uint32_t, const std::optional<esd::Bounds>&,
-                    const std::vector<bool>&, bool>(),
-           nb::arg("cache_sizes"), nb::arg("policy"), nb::arg("table_sizes") = std::vector<std::int64_t>(),
-           nb::arg("max_rows") = 0, nb::arg("gradient_shares") = esd::RowSizes::Shares(),
-           nb::arg("value_shares") = esd::RowSizes::Shares(), nb::arg("push_trained") = false,
-           nb::arg("flush_ahead") = false, nb::arg("replicated_room") = 0, nb::arg("replicated_by") = 0,
-           nb::arg("seed") = 0, nb::arg("first_iteration") = 0, nb::arg("bounds") = nb::none(),
-           nb::arg("additive") = std::vector<bool>(), nb::arg("direct") = false)
+                    std::uint64_t, const std::vector<double>&, const std::vector<double>&, const esd::Way*>(),
+           nb::arg("cache_sizes"), nb::arg("policy"), nb::kw_only(),
+           nb::arg("table_sizes") = std::vector<std::int64_t>(), nb::arg("max_rows") = 0,
+           nb::arg("gradient_shares") = esd::RowSizes::Shares(), nb::arg("value_shares") = esd::RowSizes::Shares(),
+           nb::arg("sync") = nb::none())
       .def("prepare", &SharedEngine::prepare_shared, nb::arg("ids"))
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())
@@ -391,28 +346,19 @@ NB_MODULE(engine, module) {
            nb::arg("narrow_rounds") = 30, nb::arg("limits") = nb::none(),
            nb::arg("lookahead") = std::vector<std::uint32_t>(),
            nb::arg("most_rounds") = std::array<std::optional<unsigned>, 2>())
-      .def("commit", &SharedEngine::commit, nb::arg("assignment").noconvert(), nb::arg("flush_limits") = nb::none())
+      .def("commit", &SharedEngine::commit, nb::arg("assignment").noconvert(), nb::arg("push_limits") = nb::none())
       .def("look_ahead", &SharedEngine::look_ahead, nb::arg("ids").noconvert(), nb::arg("iteration"))
       .def("flush", &SharedEngine::flush)
       .def("stats", &SharedEngine::stats)
       .def("contents", &SharedEngine::contents)
       .def("snapshot", &SharedEngine::snapshot)
       .def("restore", &SharedEngine::restore, nb::arg("snapshot"), nb::arg("warm") = true)
+      .def("savepoint", &SharedEngine::savepoint)
+      .def("roll_back", &SharedEngine::roll_back, nb::arg("before"))
       .def_prop_ro("workers", [](SharedEngine& e) { return e.read([](auto& x) { return x.workers(); }); })
       .def_prop_ro("iteration", [](SharedEngine& e) { return e.read([](auto& x) { return x.iteration(); }); })
       .def_prop_ro("distinct", [](SharedEngine& e) { return e.read([](auto& x) { return x.distinct(); }); })
       .def_prop_ro("lookups", [](SharedEngine& e) { return e.read([](auto& x) { return x.lookups(); }); })
       .def_prop_ro("hits", [](SharedEngine& e) { return e.read([](auto& x) { return x.hits(); }); })
       .def_prop_ro("memory_bytes", [](SharedEngine& e) { return e.read([](auto& x) { return x.memory_bytes(); }); });
-  nb::class_<SharedHotSamples>(module, "HotSamples")
-      .def(
-          "__init__",
-          [](SharedHotSamples* self, const std::vector<std::int64_t>& table_sizes, std::uint64_t room, unsigned workers,
-             std::uint64_t seed) {
-            new (self) SharedHotSamples(esd::check_table_sizes(table_sizes), room, workers, seed);
-          },
-          nb::arg("table_sizes"), nb::arg("room"), nb::arg("workers"), nb::arg("seed"))
-      .def("judge", &SharedHotSamples::judge, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
-      .def("train", &SharedHotSamples::train, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
-      .def_prop_ro("memory_bytes", &SharedHotSamples::memory_bytes);
 }

@@ -77,7 +77,7 @@ nb::dict IterationColumns::operator[](std::size_t worker) const {
   plan["unique_slots"] = columns_.u32(spans.unique_slots);
   plan["unique_versions"] = columns_.i64(spans.unique_versions);
   plan["unique_contributors"] = columns_.u64(spans.unique_contributors);
-  plan["replicated"] = columns_.u32(spans.replicated);
+  plan["reduced"] = columns_.u32(spans.reduced);
   plan["direct_pushes"] = columns_.direct(spans.direct_pushes);
   plan["direct_pulls"] = columns_.direct(spans.direct_pulls);
   plan["inverse"] = columns_.u32(spans.inverse);
@@ -146,14 +146,8 @@ IterationColumns::PerWorker IterationColumns::counts() const {
   return to_numpy(std::move(counts), 8, n);
 }
 
-nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> IterationColumns::pushed_ahead() const {
-  return to_numpy(std::vector<std::int64_t>(plans_.pushed_ahead));
-}
-
-nb::tuple IterationColumns::stale_reads() const {
-  const StaleReads& stale = plans_.stale_reads;
-  std::vector<std::int64_t> reads(stale.reads.begin(), stale.reads.end());
-  return nb::make_tuple(to_numpy(std::move(reads)), stale.missing, stale.most_missing);
+nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> IterationColumns::figures() const {
+  return to_numpy(std::vector<std::int64_t>(plans_.figures));
 }
 
 IterationColumns::PerTable IterationColumns::table_counts() const {
@@ -180,19 +174,6 @@ IterationColumns::PerTable IterationColumns::table_counts() const {
     }
   }
   return to_numpy(std::move(counts), tables, kKinds, n);
-}
-
-// Of the first worker that replicates any: all of these train the same ones.
-nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> IterationColumns::replicated() const {
-  std::vector<std::int64_t> counts(plans_.tables);
-  for (const WorkerPlan& plan : plans_.workers) {
-    if (plan.replicated.size == 0) continue;
-    const std::uint64_t* const ids = columns_.arena().u64.data() + plan.unique_ids.begin;
-    const std::uint32_t* const places = columns_.arena().u32.data() + plan.replicated.begin;
-    for (std::size_t i = 0; i < plan.replicated.size; ++i) ++counts[plans_.tables == 1 ? 0 : table_in(ids[places[i]])];
-    break;
-  }
-  return to_numpy(std::move(counts));
 }
 
 IterationColumns::PerWorker IterationColumns::direct() const {

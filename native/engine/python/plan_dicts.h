@@ -58,9 +58,7 @@ class IterationColumns {
   std::size_t forgotten() const { return plans_.forgotten.size; }
   PerWorker counts() const;
   PerTable table_counts() const;
-  nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> pushed_ahead() const;
-  nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> replicated() const;  // rows by table
-  nb::tuple stale_reads() const;
+  nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> figures() const;
   PerWorker direct() const;  // rows by table and sender
 
   using Features = In2<float>;

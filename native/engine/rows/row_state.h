@@ -1,7 +1,7 @@
 // What the engine knows about one embedding row (docs/semantics.md).
 //
 //   byte 0        8         16                24         28                              32
-//        | id     | holders | version   kind  | last_use | location replicated life      | slot |
+//        | id     | holders | version   kind  | last_use | location pinned     life      | slot |
 //        | 64     | 64      | 30        2     | 32       | 8        1          23        | 32   |   bits
 //
 // These are 32 bytes, so two rows share a cache line and none straddles two.
@@ -15,7 +15,7 @@ namespace esd {
 
 // Who has the latest value, and what the row's `holders` are.
 enum RowKind : std::uint32_t {
-  kClean,    // the parameter server and the holders have the latest value; of a replicated row only the holders may
+  kClean,    // the parameter server and the holders have the latest value; of a pinned row only the holders may
   kOwned,    // the one holder has it, the parameter server is behind
   kSplit,    // nobody has it: the holders have partial gradients that they have not pushed
   kSettled,  // clean after a flush of a split row: the holders cache outdated copies that they trained last
@@ -43,14 +43,14 @@ inline bool pulled_stateless(WorkerSet trainers, std::int64_t full_version) {
 
 struct RowState {
   std::uint64_t id;
-  WorkerSet holders;             // as `kind` says
-  std::uint32_t version : 30;    // how many iterations have trained the row in its present life
-  std::uint32_t kind : 2;        // RowKind
-  std::uint32_t last_use;        // the last of these iterations; meaningless at version 0
-  std::uint32_t location : 8;    // a worker, or RowLocation
-  std::uint32_t replicated : 1;  // whether all workers train it together, in their caches (cache/replication.h)
-  std::uint32_t life : 23;       // meaningless at version 0
-  std::uint32_t slot;            // SlotIndex at the only worker that caches the row, or what `location` says
+  WorkerSet holders;           // as `kind` says
+  std::uint32_t version : 30;  // how many iterations have trained the row in its present life
+  std::uint32_t kind : 2;      // RowKind
+  std::uint32_t last_use;      // the last of these iterations; meaningless at version 0
+  std::uint32_t location : 8;  // a worker, or RowLocation
+  std::uint32_t pinned : 1;    // whether its copies stay in their caches, in no order of replacement
+  std::uint32_t life : 23;     // meaningless at version 0
+  std::uint32_t slot;          // SlotIndex at the only worker that caches the row, or what `location` says
 
   // The version as plans and the parameter server name it: above every version of the row's earlier lives.
   std::int64_t full_version() const { return first_version(life) + version; }

@@ -14,7 +14,7 @@ from esd.services.domain.errors import FailedPrecondition, NotFound, Unavailable
 from esd.services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership
 from esd.services.domain.reports import Lease
 from esd.services.domain.state import JobPhase
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import Replicated
 from esd.services.runtime.channel import channel
 from esd.services.runtime.status import domain_errors
 from esd.services.wire.batches import encode_batch
@@ -176,7 +176,7 @@ async def test_cache_too_small_fails_the_job_with_the_number_it_needs(dispatcher
 
 
 async def test_replicated_rows_that_fill_a_workers_cache_fail_the_job_before_it_trains(dispatcher: Dispatcher) -> None:
-    await dispatcher.client.create_job(job_with(sync=Sync.REPLICATED, replicated_rows=30))
+    await dispatcher.client.create_job(job_with(sync=Replicated(30)))
     worker = dispatcher.worker("edge-0")
     await worker.register(cache_rows=30)
     await dispatcher.worker("edge-1").register()

@@ -13,6 +13,7 @@ import pytest
 from esd.dispatcher.core.planner import Planner
 from esd.services.domain.plans import EndOfStream, IterationPlan
 from esd.services.domain.reports import TransferCounts
+from esd.services.domain.sync import OnDemand
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from tests.integration.worker.small import small_job, small_stream, stored_model
 from tests.support.cuttable_proxy import cuttable_proxy
@@ -120,7 +121,9 @@ async def test_rows_between_workers_survive_connections_that_are_cut_at_any_byte
 ):
     rng = np.random.default_rng(5)
     async with AsyncExitStack() as stack:
-        job = replace(small_job(await start_servers(2), 3, OptimizerSpec(learning_rate=0.05)), direct=True)
+        job = replace(
+            small_job(await start_servers(2), 3, OptimizerSpec(learning_rate=0.05)), sync=OnDemand(direct=True)
+        )
         batches = small_stream(ITERATIONS)
         scripts = scripts_of(job, 26, batches)
         dispatcher, address = await serve_scripts(job, scripts)
@@ -151,7 +154,7 @@ async def test_rows_between_workers_survive_connections_that_are_cut_at_any_byte
 
 
 async def test_workers_that_cannot_reach_each_other_train_nothing(start_servers, start_worker, serve_scripts):
-    job = replace(small_job(await start_servers(1), 2, OptimizerSpec()), direct=True)
+    job = replace(small_job(await start_servers(1), 2, OptimizerSpec()), sync=OnDemand(direct=True))
     dispatcher, address = await serve_scripts(job, scripts_of(job, 36, small_stream(3)))
     dispatcher.detour, dispatcher.reached_at = True, {0: "127.0.0.1:1", 1: "127.0.0.1:1"}
     workers = await asyncio.gather(

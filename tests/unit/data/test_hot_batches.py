@@ -106,7 +106,7 @@ def test_a_hot_batch_moves_nothing(turns: bool, room: int) -> None:
         decision = planner.plan(batch)
         if dataset.hot_batches > hot_before:
             hot.append(decision.operations)
-            assert all(len(plan.replicated) == len(plan.unique_ids) for plan in decision.plans)
+            assert all(len(plan.reduced) == len(plan.unique_ids) for plan in decision.plans)
         else:
             pulls += int(decision.operations.miss_pull.sum())
         hot_before = dataset.hot_batches

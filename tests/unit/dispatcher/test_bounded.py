@@ -8,11 +8,12 @@ import pytest
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.alternatives import Cluster, get_alternative
 from esd.dispatcher.simulator.alternatives.alternative import Trained
+from esd.native import engine
 from esd.native.engine import Engine
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.domain.schedules import Schedule
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import Bounded
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from esd.services.domain.versions import trainings
 
@@ -116,9 +117,9 @@ class Cluster3:
 
 
 def assert_counted(decision, reads):
-    counts, missing, most = decision.columns.stale_reads
+    *counts, missing, most = decision.columns.figures.tolist()
     places = np.searchsorted(MOST, reads)
-    assert counts.tolist() == np.bincount(places, minlength=len(MOST) + 1).tolist()
+    assert counts == np.bincount(places, minlength=len(MOST) + 1).tolist()
     assert (missing, most) == (sum(reads), max(reads))
 
 
@@ -137,7 +138,7 @@ def bounded_job(make_job):
     """A job of 3 workers with these bounds."""
 
     def make(pull, push, optimizer=None, **changes):
-        job = make_job(workers=3, batch_size=12, sync=Sync.BOUNDED, pull_bound=pull, push_bound=push, **changes)
+        job = make_job(workers=3, batch_size=12, sync=Bounded(pull, push), **changes)
         return job if optimizer is None else replace(job, tables=(replace(job.table, optimizer=optimizer),))
 
     return make
@@ -233,25 +234,24 @@ def test_ways_to_synchronise_take_turns_at_checkpoints(make_job, bounded_job, ma
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pull_bound": -1}, "pull_bound is -1, it must be in 0..10000"),
-        ({"push_bound": 10001}, "push_bound is 10001, it must be in 0..10000"),
-        ({"pull_bound": 1, "sync": Sync.FULL}, "pull_bound is 1, and --sync full has none"),
+        ({"pull": -1, "push": 0}, "the pull bound is -1, it must be in 0..10000"),
+        ({"pull": 0, "push": 10001}, "the push bound is 10001, it must be in 0..10000"),
     ],
 )
-def test_bounds_that_mean_nothing_are_refused(make_job, options, message):
+def test_bounds_that_mean_nothing_are_refused(options, message):
     with pytest.raises(InvalidArgument, match=message):
-        make_job(**{"sync": Sync.BOUNDED} | options)
+        Bounded(**options)
 
 
 def test_an_engine_refuses_what_it_cannot_count():
     with pytest.raises(ValueError, match="a staleness bound is 10001, the limit is 10000"):
-        Engine([4], "lru", bounds=(10001, 0))
+        Engine([4], "lru", sync=engine.Bounded(pull=10001, push=0))
     with pytest.raises(ValueError, match="2 tables are additive or not, there are 1"):
-        Engine([4], "lru", bounds=(0, 0), additive=[True, False])
-    engine = Engine([4], "lru", bounds=(1, 1))
-    engine.prepare(np.array([[1, 2]], np.uint64))
-    engine.commit(np.zeros(1, np.int32))
-    engine.prepare(np.array([[1, 2]], np.uint64))
-    engine.commit(np.zeros(1, np.int32))
+        Engine([4], "lru", sync=engine.Bounded(pull=0, push=0, additive=[True, False]))
+    planning = Engine([4], "lru", sync=engine.Bounded(pull=1, push=1))
+    planning.prepare(np.array([[1, 2]], np.uint64))
+    planning.commit(np.zeros(1, np.int32))
+    planning.prepare(np.array([[1, 2]], np.uint64))
+    planning.commit(np.zeros(1, np.int32))
     with pytest.raises(RuntimeError, match="gradients are kept back; call flush before snapshot"):
-        engine.snapshot()
+        planning.snapshot()

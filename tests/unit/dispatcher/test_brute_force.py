@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from esd.dispatcher.core.cost_model import RowSizes
+from esd.dispatcher.core.feedback import Feedback
 from esd.dispatcher.core.mechanisms import MECHANISMS, DispatchInput, Replay
 from esd.dispatcher.core.mechanisms.brute_force import BruteForce
 from esd.dispatcher.core.planner import Planner
 from esd.native.engine import Engine
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import numbered_ids
+from esd.services.domain.sync import WAYS, parse_sync
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
@@ -39,6 +41,37 @@ def test_no_assignment_costs_less(make_job, make_batches, workloads):
         costs.append(first_iterations(job, batches, Replay(table, 3))[-1].cost_seconds)
     assert chosen.cost_seconds == pytest.approx(min(costs))
     assert chosen.expected_cost_seconds == pytest.approx(chosen.cost_seconds, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "sync", sorted({*WAYS, "bounded:0,0", "replicated:2", "bounded:4,4"} - {"bounded", "replicated"})
+)
+def test_assignments_that_were_tried_leave_nothing(make_job, make_batches, sync):
+    """The plans and the flushes are those of a run that was told the assignments, and the last of these costs least."""
+    job = make_job(workers=2, batch_size=4, mechanism="brute-force", sync=parse_sync(sync))
+    batches = make_batches(40, samples=4, fields=2, rows=30, seed=6)
+
+    def run(mechanism=None):
+        planner, decisions, flushes = Planner(job, BANDWIDTHS[:2], [14, 12], mechanism=mechanism), [], []
+        for t, batch in enumerate(batches):
+            if t:
+                planner.observe(Feedback(np.full(2, 0.05), np.zeros(2)))  # links are idle most of the time
+            decisions.append(planner.plan(batch, batches[t + 1 : t + 11]))
+            if t % 15 == 14:
+                flushes.append(planner.checkpoint()[0])
+        flushes.append(planner.flush())
+        return decisions, [[flush.rows.ids.tolist() for flush in each] for each in flushes]
+
+    decisions, flushes = run()
+    table = np.array([decision.assignment for decision in decisions])
+    told, flushed = run(Replay(table, 2))
+    assert [decision.messages for decision in decisions] == [decision.messages for decision in told]
+    assert flushes == flushed
+    costs = []
+    for places in itertools.combinations(range(4), 2):
+        table[-1] = np.isin(range(4), places)
+        costs.append(run(Replay(table, 2))[0][-1].cost_seconds)
+    assert decisions[-1].cost_seconds == pytest.approx(min(costs))
 
 
 @pytest.mark.parametrize("mechanism", sorted(set(MECHANISMS) - {"brute-force"}))

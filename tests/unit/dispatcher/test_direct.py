@@ -9,12 +9,11 @@ import pytest
 
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import simulate
-from esd.native.engine import Engine
 from esd.protos import dispatcher_pb2 as pb
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.domain.plans import DirectRows
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import WAYS, OnDemand, parse_sync
 from esd.services.wire.plans import decode_plan_messages
 from tests.support.plan_messages import message_of
 
@@ -29,7 +28,15 @@ def test_workers_that_do_what_plans_say_train_every_row(
     make_job, make_batches, make_cluster, mechanism, policy, longest
 ):
     """The cluster checks that the rows that alone may go directly do, and comes to what one process trains."""
-    job = make_job(workers=3, batch_size=12, mechanism=mechanism, policy=policy, direct=True, seed=5, longest=longest)
+    job = make_job(
+        workers=3,
+        batch_size=12,
+        mechanism=mechanism,
+        policy=policy,
+        sync=OnDemand(direct=True),
+        seed=5,
+        longest=longest,
+    )
     planner, cluster = Planner(job, BANDWIDTHS, ROOMS), make_cluster(ROOMS, direct=True)
     batches = make_batches(50, samples=12, fields=3, rows=90, seed=2, longest=longest)
     direct = early = 0
@@ -69,7 +76,11 @@ def test_nothing_else_is_decided_and_charged(make_job, make_batches, forgets):
     limit = {"max_rows": 60, "at_max_rows": RowLimitPolicy.FORGET} if forgets else {}
     batches = make_batches(60, samples=12, fields=3, rows=120, seed=4)
     plain, direct = (
-        Planner(make_job(workers=3, batch_size=12, mechanism="esd", direct=direct, **limit), BANDWIDTHS, ROOMS)
+        Planner(
+            make_job(workers=3, batch_size=12, mechanism="esd", sync=OnDemand(direct=direct), **limit),
+            BANDWIDTHS,
+            ROOMS,
+        )
         for direct in (False, True)
     )
     sent = 0
@@ -86,7 +97,7 @@ def test_nothing_else_is_decided_and_charged(make_job, make_batches, forgets):
 
 
 def test_a_simulation_adds_up_what_goes_directly(make_job, make_batches):
-    job = make_job(workers=3, batch_size=12, direct=True)
+    job = make_job(workers=3, batch_size=12, sync=OnDemand(direct=True))
     batches = make_batches(20, samples=12, fields=3, rows=60, seed=3)
     totals = simulate(Planner(job, BANDWIDTHS, [60] * 3), batches)
     again = Planner(job, BANDWIDTHS, [60] * 3)
@@ -104,18 +115,8 @@ def test_places_are_told_table_by_table():
     assert (second.places.tolist(), second.peers.tolist()) == ([0], [0])
 
 
-@pytest.mark.parametrize("sync", [sync for sync in Sync if sync is not Sync.ON_DEMAND])
-def test_other_ways_to_synchronise_send_nothing_directly(make_job, sync):
-    numbers = dict.fromkeys(sync.numbers, 1)
-    with pytest.raises(
-        InvalidArgument, match=re.escape(f"--sync on-demand, where workers own rows; --sync is {sync.value}")
-    ):
-        make_job(sync=sync, direct=True, **numbers)
-
-
-@pytest.mark.parametrize(
-    "otherwise", [{"push_trained": True}, {"flush_ahead": True}, {"replicated_room": 2}, {"bounds": (1, 1)}]
-)
-def test_an_engine_that_pushes_otherwise_sends_nothing_directly(otherwise):
-    with pytest.raises(ValueError, match="pushed on demand only"):
-        Engine([4], "lru", direct=True, **otherwise)
+@pytest.mark.parametrize("name", [name for name in WAYS if name != OnDemand.name])
+def test_other_ways_to_synchronise_send_nothing_directly(name):
+    numbers = {"replicated": ":1", "bounded": ":1,1"}
+    with pytest.raises(InvalidArgument, match=re.escape(f"--sync on-demand, where workers own rows; --sync is {name}")):
+        parse_sync(name + numbers.get(name, ""), direct=True)

@@ -149,7 +149,7 @@ def test_history_goes_by_the_shares_of_past_trainings(make_job):
 
 def test_shares_of_past_trainings_equal_their_reference_and_outlive_a_snapshot():
     rng, trainings = np.random.default_rng(0), Counter()
-    engine, n = Engine([90] * 3, "lru", (), 60), 3
+    engine, n = Engine([90] * 3, "lru", max_rows=60), 3
     for t in range(40):
         ids = rng.integers(0, 120, (10, 3)).astype(np.uint64)
         engine.prepare(ids)
@@ -168,7 +168,7 @@ def test_shares_of_past_trainings_equal_their_reference_and_outlive_a_snapshot()
             trainings[x, j] += 1
         if t == 20:
             engine.flush()
-            snapshot, engine = engine.snapshot(), Engine([90] * 3, "lru", (), 60)
+            snapshot, engine = engine.snapshot(), Engine([90] * 3, "lru", max_rows=60)
             engine.restore(snapshot)
 
 

@@ -12,7 +12,7 @@ from esd.dispatcher.core.learned import Snapshot
 from esd.dispatcher.core.planner import Planner
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import RowLimitPolicy
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import Proactive
 from tests.support.simple_clients import job_with, samples
 
 BANDWIDTHS, CACHE_ROWS = [1e6, 1e5], [30, 25]
@@ -59,7 +59,7 @@ LEARNING = [
     {"mechanism": "esd", "measured_links": True},
     {"mechanism": "esd", "eviction_term": True},
     {"mechanism": "hash"},
-    {"mechanism": "esd", "sync": Sync.PROACTIVE},
+    {"mechanism": "esd", "sync": Proactive()},
 ]
 LINKS, TRUE_LINKS, CACHES = [1e6, 1e6, 1e5, 1e5], [2e5, 1e6, 1e5, 4e5], [16, 16, 16, 20]
 

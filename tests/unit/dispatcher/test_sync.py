@@ -11,7 +11,7 @@ from esd.dispatcher.simulator.alternatives import Cluster, get_alternative
 from esd.dispatcher.simulator.alternatives.alternative import Trained
 from esd.dispatcher.simulator.simulate import trace_batches
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import Full, OnDemand, Proactive, Replicated, Uncached, WriteThrough
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime import metrics
 
@@ -22,7 +22,7 @@ def pushed(flushes):
     return np.array([len(flush.rows) + len(flush.gradients) for flush in flushes])
 
 
-@pytest.mark.parametrize("sync", [Sync.FULL, Sync.WRITE_THROUGH])
+@pytest.mark.parametrize("sync", [Full(), WriteThrough()])
 def test_every_row_is_pushed_in_the_iteration_after_its_training(make_job, make_batches, sync):
     """The same pulls as HET's with bound 0, whose caches are counted by other code; and its pushes, one later."""
     capacities = [60, 60, 60]  # they hold everything, since the two break ties between victims differently
@@ -45,8 +45,25 @@ def test_every_row_is_pushed_in_the_iteration_after_its_training(make_job, make_
     assert not pushed(planner.flush()).any()
 
 
+def test_without_caches_every_row_is_pulled_and_pushed(make_job, make_batches):
+    """The same rows as the simulator counts by other code, pushes an iteration later, and no lookup is a hit."""
+    capacities = [40, 36, 38]
+    planner = Planner(make_job(workers=3, batch_size=12, mechanism="random", sync=Uncached()), BANDWIDTHS, capacities)
+    no_cache = get_alternative("no-cache", Cluster(capacities, np.ones(3), np.zeros(3), np.empty(0, np.uint64)))
+    owed = np.zeros(3, np.int64)
+    for batch in make_batches(60, samples=12, fields=3, rows=60, seed=3):
+        decision = planner.plan(batch)
+        counted = no_cache.step(Trained(batch, decision)).operations
+        assert decision.operations.miss_pull.tolist() == counted.miss_pull.tolist()
+        assert decision.operations.update_push.tolist() == owed.tolist()
+        assert not decision.operations.evict_push.any()
+        assert decision.hits == 0
+        owed = counted.update_push
+    assert pushed(planner.flush()).tolist() == owed.tolist()
+
+
 def test_a_cache_that_overflows_evicts_without_a_push(make_job, make_batches):
-    planner = Planner(make_job(workers=3, batch_size=12, sync=Sync.FULL), BANDWIDTHS, [30, 25, 20])
+    planner = Planner(make_job(workers=3, batch_size=12, sync=Full()), BANDWIDTHS, [30, 25, 20])
     moved, trained = np.zeros(3, np.int64), np.zeros(3, np.int64)
     dropped = 0
     for batch in make_batches(40, samples=12, fields=3, rows=200, seed=3):
@@ -63,7 +80,7 @@ def test_a_cache_that_overflows_evicts_without_a_push(make_job, make_batches):
 def test_vanilla_pushes_what_scheduling_need_not_even_pull(make_job, second, pulls, pushes):
     """As in Herald Fig. 5: the samples of iteration 0 come again in the other order, and go astray or home."""
     trace = np.array([[1, 2], [3, 3], [3, 3], [1, 2]], np.uint64)
-    job = make_job(workers=2, batch_size=2, fields=2, policy="lru", sync=Sync.FULL)
+    job = make_job(workers=2, batch_size=2, fields=2, policy="lru", sync=Full())
     planner = Planner(job, [1e6, 1e6], [3, 3], mechanism=Replay(np.array([[0, 1], second], np.int32), 2))
     for batch in trace_batches(trace, 2):
         decision = planner.plan(batch)
@@ -71,9 +88,9 @@ def test_vanilla_pushes_what_scheduling_need_not_even_pull(make_job, second, pul
 
 
 def test_a_shadow_pushes_as_the_job_does(make_job):
-    job = make_job(sync=Sync.FULL, mechanism="joint", horizon=3)
+    job = make_job(sync=Full(), mechanism="joint", horizon=3)
     shadow = job.under("laia")
-    assert (shadow.mechanism, shadow.sync, shadow.horizon) == ("laia", Sync.FULL, 1)
+    assert (shadow.mechanism, shadow.sync, shadow.horizon) == ("laia", Full(), 1)
 
 
 def late_pushes(decision):
@@ -87,7 +104,7 @@ def test_idle_links_push_what_nobody_needs_yet(make_job, make_batches):
     batches = make_batches(40, samples=12, fields=3, rows=60, seed=3)
     planners = [
         Planner(make_job(workers=3, batch_size=12, mechanism="random", sync=sync), BANDWIDTHS, [60] * 3)
-        for sync in (Sync.ON_DEMAND, Sync.PROACTIVE)
+        for sync in (OnDemand(), Proactive())
     ]
     ahead, later_on_demand, later_ahead = 0, 0, 0
     for t, batch in enumerate(batches):
@@ -99,14 +116,14 @@ def test_idle_links_push_what_nobody_needs_yet(make_job, make_batches):
         assert proactive.operations.miss_pull.tolist() == on_demand.operations.miss_pull.tolist()
         assert late_pushes(proactive) == late_pushes(on_demand)
         if t < 2:
-            assert not proactive.columns.pushed_ahead.any()  # nothing is known, or everything was just trained
+            assert not proactive.columns.figures.any()  # nothing is known, or everything was just trained
         needed = set(batch.ids.ravel().tolist())
-        for plan, count in zip(proactive.plans, proactive.columns.pushed_ahead, strict=True):
+        for plan, count in zip(proactive.plans, proactive.columns.figures, strict=True):
             rows = [*plan.update_rows.ids.tolist(), *plan.update_gradients.rows.ids.tolist()]
             assert len(set(rows) - needed) == count
-        ahead += proactive.columns.pushed_ahead.sum()
+        ahead += proactive.columns.figures.sum()
         later_on_demand += pushed_in(on_demand) - late_pushes(on_demand)
-        later_ahead += pushed_in(proactive) - late_pushes(proactive) - proactive.columns.pushed_ahead.sum()
+        later_ahead += pushed_in(proactive) - late_pushes(proactive) - proactive.columns.figures.sum()
     assert ahead > 300
     assert later_ahead < 0.5 * later_on_demand  # the rest was trained in the last iteration but one
     assert pushed(planners[1].flush()).sum() < pushed(planners[0].flush()).sum()
@@ -118,19 +135,19 @@ def pushed_in(decision):
 
 def test_a_link_that_is_never_idle_pushes_nothing_ahead(make_job, make_batches):
     """Worker 2 has the slowest link, which is all that iterations wait for."""
-    planner = Planner(make_job(workers=3, batch_size=12, sync=Sync.PROACTIVE), [4e6, 4e6, 1e4], [60] * 3)
+    planner = Planner(make_job(workers=3, batch_size=12, sync=Proactive()), [4e6, 4e6, 1e4], [60] * 3)
     ahead = np.zeros(3, np.int64)
     batches = make_batches(40, samples=12, fields=3, rows=60, seed=3)
     for t, batch in enumerate(batches):
         decision = planner.plan(batch, batches[t + 1 : t + 11])
         planner.observe(Feedback(decision.link_seconds, np.zeros(3)))
-        ahead += decision.columns.pushed_ahead
+        ahead += decision.columns.figures
     assert ahead[:2].min() > 50
     assert ahead[2] < 0.2 * ahead[:2].min()
 
 
 def replicating(make_job, **changes):
-    options = {"workers": 3, "batch_size": 12, "sync": Sync.REPLICATED, "replicated_rows": 10, "mechanism": "random"}
+    options = {"workers": 3, "batch_size": 12, "sync": Replicated(10), "mechanism": "random"}
     return make_job(**options | changes)
 
 
@@ -140,9 +157,9 @@ def test_a_replicated_row_moves_when_it_joins_and_when_it_leaves_and_never_in_be
     members, pushed_then, moved_within = set(), 0, 0
     for batch in make_batches(140, samples=12, fields=3, rows=90, seed=3):
         decision = planner.plan(batch)
-        ids = [plan.unique_ids[plan.replicated] for plan in decision.plans]
+        ids = [plan.unique_ids[plan.reduced] for plan in decision.plans]
         assert [each.tolist() for each in ids] == [ids[0].tolist()] * 3
-        owners = [plan.unique_contributors[plan.replicated] for plan in decision.plans]
+        owners = [plan.unique_contributors[plan.reduced] for plan in decision.plans]
         assert [each.tolist() for each in owners] == [owners[0].tolist()] * 3
         assert np.isin(owners[0], [1, 2, 4]).all()
         trained = set(ids[0].tolist())
@@ -171,13 +188,13 @@ def test_a_flush_pushes_each_replicated_row_once_and_only_what_was_trained_since
     planner = Planner(replicating(make_job), BANDWIDTHS, [70] * 3)
     batches = list(make_batches(80, samples=12, fields=3, rows=90, seed=3))
     for batch in batches[:-1]:
-        replicated = planner.plan(batch).columns.replicated.sum()
+        replicated = planner.plan(batch).columns.figures.sum()
     assert replicated > 3
     flushed = [x for plan in planner.flush() for x in plan.rows.ids.tolist()]
     assert len(flushed) == len(set(flushed))
     assert not pushed(planner.flush()).any()
     plans = planner.plan(batches[-1]).plans
-    trained = set(plans[0].unique_ids[plans[0].replicated].tolist())
+    trained = set(plans[0].unique_ids[plans[0].reduced].tolist())
     again = {x for plan in planner.flush() for x in plan.rows.ids.tolist()}
     assert trained <= again
 
@@ -189,7 +206,7 @@ def test_the_rows_that_are_replicated_follow_from_the_stream_alone(make_job, mak
         job = replicating(make_job, mechanism=mechanism, workers=workers)
         planner = Planner(job, BANDWIDTHS[:workers], [90] * workers)
         plans = [planner.plan(batch).plans[0] for batch in make_batches(90, samples=12, fields=3, rows=90, seed=3)]
-        trained.append([plan.unique_ids[plan.replicated].tolist() for plan in plans])
+        trained.append([plan.unique_ids[plan.reduced].tolist() for plan in plans])
     assert trained[0] == trained[1] == trained[2]
     assert any(trained[0])
 
@@ -208,10 +225,8 @@ def test_only_members_replicate(make_job, make_batches):
 def test_more_replicated_rows_than_a_cache_holds_are_refused_by_name(make_job):
     with pytest.raises(InvalidArgument, match=r"--sync replicated:10\), and the smallest cache holds 10"):
         Planner(replicating(make_job), BANDWIDTHS, [70, 10, 70])
-    with pytest.raises(InvalidArgument, match="at least 1 with replicated"):
-        replicating(make_job, replicated_rows=0)
-    with pytest.raises(InvalidArgument, match="0 with every other"):
-        make_job(replicated_rows=5)
+    with pytest.raises(InvalidArgument, match="replicated rows are 0, there must be at least 1"):
+        Replicated(0)
 
 
 def test_the_metric_of_cache_lookups_means_what_the_hit_ratio_does(make_job, make_batches):

@@ -16,10 +16,14 @@ from typer.testing import CliRunner
 from esd.cli.main import app
 from esd.data import open_data
 from esd.dispatcher.core.mechanisms import MECHANISMS
+from esd.dispatcher.core.sync import PLANNING
+from esd.native import engine
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.tables import Tables
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.sync import WAYS, parse_sync
 from examples.extending.mechanism import ByField
+from examples.extending.periodic import Periodic, PeriodicPlanning
 from examples.extending.store import SqliteStore
 from tests.support.stores import SPEC, assert_rows, rows_of
 
@@ -31,7 +35,7 @@ PAGE = (ROOT / "docs" / "extending.md").read_text()
 def test_the_page_shows_what_the_files_hold() -> None:
     files = [path.read_text() for path in EXAMPLES.iterdir() if path.is_file()]
     blocks = re.findall(r"```(?:python|cpp)\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 7
     assert [block for block in blocks if not any(block in file for file in files)] == []
 
 
@@ -44,6 +48,73 @@ def test_the_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
         result = CliRunner().invoke(app, ["simulate", *options, "--mechanism", mechanism], catch_exceptions=False)
         costs[mechanism] = json.loads(result.stdout.splitlines()[-1])["cost_seconds"]
     assert 0 < costs["by-field"] < costs["random"]
+
+
+# Three rows are trained by one worker, in an iteration each; every second iteration lets it push what it trained.
+PUSHES = """
+#include "engine/batch/batch_ids.cpp"
+#include "engine/batch/row_limit.cpp"
+#include "engine/batch/scores.cpp"
+#include "engine/batch/trainers.cpp"
+#include "engine/cache/policies.cpp"
+#include "engine/engine.cpp"
+#include "engine/plan/plan.cpp"
+#include "engine/plan/replacement.cpp"
+#include "engine/plan/resolve.cpp"
+#include "engine/plan/worker_lists.cpp"
+#include "engine/rows/state_index.cpp"
+#include "engine/snapshot.cpp"
+#include "engine/sync/on_demand.cpp"
+#include "engine/sync/sync.cpp"
+#include "periodic.h"
+
+#include <cstdio>
+
+namespace esd {
+JointResult joint_search(const PreparedBatch&, const RowSizes&, const ReuseStatistics&, const JointRequest&) {
+  return {};
+}
+}  // namespace esd
+
+int main() {
+  using namespace esd;
+  Engine engine({{9}, "lru", {}, 0, {}, {}}, WayOf<Periodic>({2}));
+  for (std::uint64_t id = 1; id <= 5; ++id) {
+    engine.prepare(SampleIds{&id, 1, 1, nullptr});
+    const std::int32_t worker = 0;
+    const IterationPlans plans = engine.commit(&worker, {});
+    std::printf("%zu ", plans.workers[0].update_rows.ids.size);
+  }
+  std::printf("%zu", engine.flush({}).workers[0].rows.ids.size);
+}
+"""
+
+
+def test_the_way_to_synchronise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its class of the engine compiles and pushes; its Python part is chosen by name, and builds that class."""
+    for line in (
+        'WAYS["periodic"] = Periodic',
+        "PLANNING[Periodic] = PeriodicPlanning",
+        "[](WayOf<Periodic>* way, std::uint32_t every) { new (way) WayOf<Periodic>({every}); }",
+    ):
+        assert line in PAGE
+    (tmp_path / "pushes.cpp").write_text(PUSHES)
+    command = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-O0", "-I", ROOT / "native", "-I", EXAMPLES]
+    for step in ([*command, "pushes.cpp", "-o", "pushes"], ["./pushes"]):
+        result = subprocess.run(step, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+        assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["0", "0", "2", "0", "2", "1"]
+
+    monkeypatch.setitem(WAYS, "periodic", Periodic)
+    monkeypatch.setitem(PLANNING, Periodic, PeriodicPlanning)
+    chosen: list[int] = []
+    monkeypatch.setattr(engine, "Periodic", lambda *, every: chosen.append(every) or engine.OnDemand(), raising=False)
+    options = ["--data", "synthetic:criteo", "--iterations", "3", "--cache-rows", "4000", "--dim", "8"]
+    command = ["simulate", *options, "--sync", "periodic:20"]
+    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    assert chosen == [20]
+    with pytest.raises(InvalidArgument, match="every 0 iterations"):
+        parse_sync("periodic:0")
 
 
 # A cache of three copies: copy 1 is used last, and then outdated.

@@ -14,7 +14,7 @@ from heapq import nsmallest
 
 import numpy as np
 
-from esd.native.engine import Engine
+from esd.native.engine import Engine, OnDemand, Proactive, PushAll, Replicated, Uncached, Way
 from esd.services.domain.ids import mix64
 from tests.unit.native.reference_cache import Cache, Copy
 
@@ -42,6 +42,24 @@ class Row:
         return self.kind in ("clean", "owned") and worker in self.workers
 
 
+def way_of(
+    *,
+    push_trained: bool = False,
+    uncached: bool = False,
+    flush_ahead: bool = False,
+    replicated_room: int = 0,
+    replicated_by: int = 0,
+    seed: int = 0,
+    direct: bool = False,
+) -> Way:
+    """The native engine's way to synchronise by the options of the reference."""
+    if replicated_room:
+        return Replicated(room=replicated_room, workers=replicated_by, seed=seed)
+    if uncached:
+        return Uncached()
+    return PushAll() if push_trained else Proactive() if flush_ahead else OnDemand(direct=direct)
+
+
 class ReferenceEngine:
     """Same calls as `esd.native.engine.Engine`, on lists of lists; plans hold lists of tuples."""
 
@@ -55,6 +73,7 @@ class ReferenceEngine:
         value_shares: Sequence[float] = (),
         *,
         push_trained: bool = False,
+        uncached: bool = False,
         flush_ahead: bool = False,
         replicated_room: int = 0,
         replicated_by: int = 0,
@@ -63,7 +82,8 @@ class ReferenceEngine:
     ) -> None:
         self.max_rows = max_rows
         self.direct = direct
-        self.push_trained = push_trained
+        self.push_trained = push_trained or uncached
+        self.uncached = uncached
         self.flush_ahead = flush_ahead
         self.reads: dict[int, set[int]] = defaultdict(set)  # by id, the later iterations that are known to read it
         self.unpushed: list[dict[int, list[int]]] = [defaultdict(list) for _ in cache_sizes]  # by next read, in order
@@ -256,6 +276,8 @@ class ReferenceEngine:
         self.iteration += 1
         if self.push_trained:
             self.owed = self._push_all()
+        if self.uncached:
+            self._hold_nothing(trainers)
         if self.flush_ahead:
             self._await_push(set(trainers))
         if self.replicated_room:
@@ -264,6 +286,12 @@ class ReferenceEngine:
                 self._choose_replicated()
         if self.iteration == PROFILE:
             self._choose_hot_rows()
+
+    def _hold_nothing(self, trainers: dict[int, set[int]]) -> None:
+        for x, workers in trainers.items():
+            self.rows[x].kind, self.rows[x].workers = "clean", set()
+            for j in workers:
+                self.caches[j].outdate(x, self.iteration, by_flush=True)
 
     def _choose_replicated(self) -> None:
         """The rows that are read most, as many as fit; the others leave, and are owed by one worker each."""
@@ -405,7 +433,7 @@ class ReferenceEngine:
         plan["unique_slots"] = [self.caches[j].copies[x].slot for x in needs]
         plan["unique_versions"] = [self.rows[x].full_version for x in needs]
         plan["unique_contributors"] = [mask({self.home(x)} if x in self.replicated else trainers[x]) for x in needs]
-        plan["replicated"] = [place for place, x in enumerate(needs) if x in self.replicated]
+        plan["reduced"] = [place for place, x in enumerate(needs) if x in self.replicated]
         places = {x: place for place, x in enumerate(needs)}
         plan["inverse"] = [places[x] for i in plan["positions"] for x in self.batch[i]]
 

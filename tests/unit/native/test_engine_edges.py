@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from esd.native.engine import BatchIds, CacheTooSmall, Engine
+from esd.native.engine import BatchIds, CacheTooSmall, Engine, OnDemand, Proactive
 from esd.services.domain.ids import distinct_values
 
 SECOND_TABLE = 1 << 56  # the first id of it
@@ -178,7 +178,7 @@ def test_refuses_wrong_snapshots() -> None:
         Engine([50, 61], "emark").restore(snapshot)
     assert engine.snapshot() == snapshot
     with pytest.raises(ValueError, match="other row sizes"):
-        Engine([50, 60], "emark", [1, 2]).restore(snapshot)
+        Engine([50, 60], "emark", table_sizes=[1, 2]).restore(snapshot)
 
 
 def by_sample(plan: dict) -> np.ndarray:
@@ -231,7 +231,7 @@ def test_index_finds_every_id_again() -> None:
 @pytest.mark.parametrize(("policy", "flush_ahead"), [("emark", False), ("lru", False), ("lfu", False), ("emark", True)])
 def test_memory_is_flat_at_a_bounded_number_of_ids(policy: str, flush_ahead: bool) -> None:
     """Also where rows wait to be flushed ahead, and the links never have the time for it."""
-    engine = Engine([300, 400], policy, flush_ahead=flush_ahead)
+    engine = Engine([300, 400], policy, sync=Proactive() if flush_ahead else OnDemand())
     rng = np.random.default_rng(8)
 
     def run(iterations: int) -> int:
@@ -287,21 +287,21 @@ def test_shared_ids_are_refused_as_others_are() -> None:
 @pytest.mark.parametrize("size", [0, -1, 65536])
 def test_refuses_row_sizes_out_of_range(size: int) -> None:
     with pytest.raises(ValueError, match=f"size of table 1 is {size}, it must be in 1..65535"):
-        Engine([4], "lru", [1, size])
+        Engine([4], "lru", table_sizes=[1, size])
 
 
 def test_refuses_ids_of_tables_that_are_not_there() -> None:
-    engine = Engine([40], "lru", [1, 2])
+    engine = Engine([40], "lru", table_sizes=[1, 2])
     engine.prepare(ids([1, SECOND_TABLE + 2]))
     with pytest.raises(ValueError, match=f"id {2 * SECOND_TABLE} is of table 2, there are 2"):
         engine.prepare(ids([1, 2 * SECOND_TABLE]))
     with pytest.raises(ValueError, match="17 tables, there may be 16"):
-        Engine([40], "lru", [1] * 17)
+        Engine([40], "lru", table_sizes=[1] * 17)
     assert len(engine.commit(workers(0))) == 1  # the batch before is still prepared
 
 
 def test_a_big_row_makes_room_for_small_ones() -> None:
-    engine = Engine([6], "lru", [4, 1])
+    engine = Engine([6], "lru", table_sizes=[4, 1])
     engine.prepare(ids([1, SECOND_TABLE + 2]))
     engine.commit(workers(0))  # 5 of 6 units
     engine.prepare(ids([3, SECOND_TABLE + 4]))
@@ -333,7 +333,7 @@ def test_refuses_gradient_shares_that_cannot_be(
     table_sizes: tuple[int, ...], shares: list[float], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        Engine([4, 4], "lru", table_sizes, 0, shares)
+        Engine([4, 4], "lru", table_sizes=table_sizes, gradient_shares=shares)
 
 
 @pytest.mark.parametrize(

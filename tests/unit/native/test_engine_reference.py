@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from esd.native.engine import CacheTooSmall, Engine
-from tests.unit.native.reference_engine import PROFILE, ReferenceEngine, prepare_both
+from esd.native.engine import CacheTooSmall, Engine, OnDemand, Proactive, PushAll, Replicated
+from tests.unit.native.reference_engine import PROFILE, ReferenceEngine, prepare_both, way_of
 
 if TYPE_CHECKING:  # in its stub only
     from esd.native.engine import CacheColumns, IterationColumns
@@ -39,7 +39,7 @@ def assert_plans(actual: list[dict], expected: list[dict]) -> None:
         for kind in TRANSFERS + GRADIENTS:
             assert_columns(plan[kind], planned[kind], kind in GRADIENTS, f"{where}, {kind}")
         uniques = ("unique_ids", "unique_slots", "unique_versions", "unique_contributors")
-        for name in ("positions", *uniques, "replicated", "inverse"):
+        for name in ("positions", *uniques, "reduced", "inverse"):
             assert plan[name].tolist() == planned[name], f"{where}, {name}"
         for kind, moved in (("direct_pushes", "update_rows"), ("direct_pulls", "pulls")):
             places, peers = plan[kind]["places"].tolist(), plan[kind]["peers"].tolist()
@@ -94,7 +94,7 @@ def overflowing(
     capacities = [floor + rng.choice((0, 10, 60)) for _ in range(workers)]
     return (
         ReferenceEngine(capacities, policy, sizes, limit, **options),
-        partial(Engine, capacities, policy, sizes, limit, **options),
+        partial(Engine, capacities, policy, table_sizes=sizes, max_rows=limit, sync=way_of(**options)),
     )
 
 
@@ -186,13 +186,13 @@ def test_equals_reference_with_several_tables(policy: str, workers: int) -> None
             [samples * 3 * max(sizes) + rng.choice((0, 1, 60, max(sizes))) for _ in range(workers)], policy, sizes
         )
         capacities = [cache.capacity for cache in reference.caches]
-        engine = Engine(capacities, policy, sizes)
+        engine = Engine(capacities, policy, table_sizes=sizes)
         for batch in random_stream(rng, 150, samples, 3, 60, len(sizes)):
             run_both(engine, reference, batch, rng)
             if rng.random() < 0.1:
                 assert_flush(engine, reference)
                 snapshot = engine.snapshot()
-                engine = Engine(capacities, policy, sizes)
+                engine = Engine(capacities, policy, table_sizes=sizes)
                 engine.restore(snapshot)
         for cache, columns_of in zip(reference.caches, engine.contents(), strict=True):
             assert held_in(columns_of) == sorted((copy.slot, x) for x, copy in cache.copies.items())
@@ -228,13 +228,13 @@ def test_frequency_is_counted_to_its_limit() -> None:
 def test_the_hot_set_is_chosen_after_the_profile_and_kept(sizes: tuple[int, ...]) -> None:
     rng = random.Random(9)
     capacities = [90, 80]
-    reference = ReferenceEngine(capacities, "static", sizes)
-    engine = Engine(capacities, "static", sizes)
+    reference = ReferenceEngine(capacities, "static", table_sizes=sizes)
+    engine = Engine(capacities, "static", table_sizes=sizes)
     for t, batch in enumerate(random_stream(rng, 300, 12, 2, 180, len(sizes))):
         run_both(engine, reference, batch, rng)
         if t in (50, PROFILE - 1, 140):
             snapshot = engine.snapshot()
-            engine = Engine(capacities, "static", sizes)
+            engine = Engine(capacities, "static", table_sizes=sizes)
             engine.restore(snapshot)
     assert reference.hot
     kept = [sum(x in reference.hot for x in cache.copies) / len(cache.copies) for cache in reference.caches]
@@ -274,17 +274,21 @@ def test_equals_reference_when_rows_leave_a_full_table(workers: int, policy: str
         for j, policy in enumerate(POLICIES)
     ],
 )
-def test_equals_reference_when_all_that_is_trained_is_pushed(workers: int, policy: str, sizes: tuple[int, ...]) -> None:
-    """Caches that overflow, tables with and without a limit; a snapshot after every flush."""
+@pytest.mark.parametrize("way", ["push_trained", "uncached"])
+def test_equals_reference_when_all_that_is_trained_is_pushed(
+    workers: int, policy: str, sizes: tuple[int, ...], way: str
+) -> None:
+    """Caches that overflow, tables with and without a limit; a snapshot after every flush. Without caches, no hits."""
     rng = random.Random(f"push {workers} {policy} {sizes}")
     for limited in (False, True):
         samples = 12
         batches = random_stream(rng, 200, samples, 3, 60, len(sizes))
         limit = max(len(np.unique(batch)) for batch in batches) + 10 if limited else 0
-        reference, new_engine = overflowing(rng, samples * 3, workers, policy, sizes, limit, push_trained=True)
+        reference, new_engine = overflowing(rng, samples * 3, workers, policy, sizes, limit, **{way: True})
         engine = new_engine()
         for batch in batches:
             run_both(engine, reference, batch, rng)
+            assert way != "uncached" or engine.hits == 0
             assert not any(row.kind in ("owned", "split") for row in reference.rows.values())
             if rng.random() < 0.15:
                 assert_flush(engine, reference)
@@ -326,7 +330,7 @@ def test_equals_reference_when_rows_are_pushed_ahead(workers: int, policy: str, 
 
 def test_what_is_read_first_is_pushed_first() -> None:
     """Six rows wait at one worker, of which later iterations read three; that one of them does is told late."""
-    engine = Engine([9], "lru", flush_ahead=True)
+    engine = Engine([9], "lru", sync=Proactive())
 
     def pushed(*trained: int, limit: int) -> list[int]:
         engine.prepare(np.array([[x] for x in trained], np.uint64))
@@ -346,12 +350,12 @@ def test_what_is_read_first_is_pushed_first() -> None:
     assert pushed(8, limit=9) == [6]
     with pytest.raises(ValueError, match="iteration 39 is announced, the next one is 7"):
         engine.look_ahead(np.array([1], np.uint64), 39)
-    with pytest.raises(ValueError, match="flush_limits has 2 numbers for 1 workers"):
+    with pytest.raises(ValueError, match="push_limits has 2 numbers for 1 workers"):
         engine.commit(np.zeros(1, np.int32), [1, 1])
 
 
 def test_what_is_not_pushed_yet_is_in_no_snapshot() -> None:
-    engine = Engine([4], "lru", push_trained=True)
+    engine = Engine([4], "lru", sync=PushAll())
     engine.prepare(np.array([[1], [2]], np.uint64))
     engine.commit(np.zeros(2, np.int32))
     with pytest.raises(RuntimeError, match="call flush before snapshot"):
@@ -431,7 +435,7 @@ def assert_replicated_rows_equal_reference(policy: str, workers: int) -> None:
         replication = {"replicated_room": 12, "replicated_by": by, "seed": rng.getrandbits(64)}
         capacities = [room + rng.choice((0, 5)) for _ in range(workers)]
         reference = ReferenceEngine(capacities, *options, **replication)
-        engine = Engine(capacities, *options, **replication)
+        engine = Engine(capacities, policy, table_sizes=sizes, max_rows=limit, sync=way_of(**replication))
         for batch in random_stream(rng, 150, 12, 3, 130, max(1, len(sizes))):
             before = set(reference.replicated)
             run_both(engine, reference, batch, rng, present=present)
@@ -440,7 +444,7 @@ def assert_replicated_rows_equal_reference(policy: str, workers: int) -> None:
             if rng.random() < 0.1:
                 assert_flush(engine, reference)
                 snapshot = engine.snapshot()
-                engine = Engine(capacities, *options, **replication)
+                engine = Engine(capacities, policy, table_sizes=sizes, max_rows=limit, sync=way_of(**replication))
                 engine.restore(snapshot)
         assert_flush(engine, reference)
         assert not any(len(plan["rows"]["ids"]) for plan in engine.flush())
@@ -458,28 +462,28 @@ def test_a_snapshot_of_replicated_rows_serves_other_workers() -> None:
             engine.prepare(batch)
             engine.commit(assignment[: len(batch)] % 2)
 
-    engine = Engine([90] * 3, "lru", replicated_room=20, seed=1)
+    engine = Engine([90] * 3, "lru", sync=Replicated(room=20, seed=1))
     run(engine, batches[:60])
     engine.flush()
     snapshot = engine.snapshot()
-    for changes, replicates in (({"replicated_by": 0b011}, True), ({"replicated_room": 0}, False)):
-        other = Engine([90] * 3, "lru", **{"replicated_room": 20, "seed": 1} | changes)
+    for way, replicates in ((Replicated(room=20, workers=0b011, seed=1), True), (OnDemand(), False)):
+        other = Engine([90] * 3, "lru", sync=way)
         other.restore(snapshot)
         for batch in batches[60:]:
             other.prepare(batch)
             plans = other.commit(assignment[: len(batch)] % 2)
-        assert bool(plans.replicated.sum()) == replicates
-        assert not len(plans[2]["replicated"])
+        assert bool(plans.figures.sum()) == replicates
+        assert not len(plans[2]["reduced"])
         flushed = [len(plan["rows"]["ids"]) for plan in other.flush()]
         assert flushed[2] == 0
 
 
 def test_replicated_rows_that_fill_a_cache_are_refused() -> None:
     with pytest.raises(ValueError, match="leave no room in the smallest cache, which has 9"):
-        Engine([20, 9], "lru", replicated_room=9)
+        Engine([20, 9], "lru", sync=Replicated(room=9))
     with pytest.raises(ValueError, match="workers that are not there"):
-        Engine([20, 9], "lru", replicated_room=8, replicated_by=4)
-    engine = Engine([4], "lru", replicated_room=1)
+        Engine([20, 9], "lru", sync=Replicated(room=8, workers=4))
+    engine = Engine([4], "lru", sync=Replicated(room=1))
     engine.prepare(np.arange(5, dtype=np.uint64)[:, None])
     with pytest.raises(CacheTooSmall, match="needs 5"):
         engine.commit(np.zeros(5, np.int32))

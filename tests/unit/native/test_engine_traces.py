@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from esd.native.engine import Engine
+from esd.native.engine import Engine, OnDemand
 
 KINDS = ("update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls")
 
@@ -53,7 +53,7 @@ def test_herald_figure_5() -> None:
 
 def test_a_row_goes_straight_to_its_only_reader() -> None:
     """Worker 0 owns rows 1 to 4: worker 2 reads the first, two others the second, itself and one the third."""
-    engine = Engine([9, 9, 9], "lru", direct=True)
+    engine = Engine([9, 9, 9], "lru", sync=OnDemand(direct=True))
     engine.prepare(np.array([[1], [2], [3], [4]], np.uint64))
     engine.commit(np.zeros(4, np.int32))
     engine.prepare(np.array([[1], [2], [2], [3], [3]], np.uint64))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from esd.native.engine import Engine
+from esd.native.engine import Engine, Proactive
 
 if TYPE_CHECKING:
     from esd.native.engine import PlanColumns
@@ -39,7 +39,7 @@ def test_frugal_figure_6(room: int) -> None:
     more: on a busy link it waits until the end, and on one with room for a row it leaves behind k1, which is read.
     """
     k1, k2, k3 = 1, 2, 3
-    engine = Engine([8, 8], "lru", flush_ahead=True)
+    engine = Engine([8, 8], "lru", sync=Proactive())
     engine.look_ahead(np.array([k2], np.uint64), 1)
     assert step(engine, [[k2, k3, k1], [9]], [room, 0]) == [[], []]
     engine.look_ahead(np.array([k1], np.uint64), 2)
@@ -72,7 +72,7 @@ def test_the_gate_and_the_order_of_the_queue(seed: int, lookahead: int) -> None:
     rng = random.Random(seed)
     workers, steps = rng.choice((2, 3, 9)), 120
     batches = [[int(40 * rng.random() ** 2) for _ in range(3 * workers)] for _ in range(steps)]
-    engine, known = Engine([rng.choice((6, 12, 50)) for _ in range(workers)], "emark", flush_ahead=True), 0
+    engine, known = Engine([rng.choice((6, 12, 50)) for _ in range(workers)], "emark", sync=Proactive()), 0
     entries = GEntries(workers)
     ahead = waiting = 0
     for now, batch in enumerate(batches):

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from esd.native.engine import Engine, HotSamples
+from esd.native.engine import Engine, HotSamples, Replicated
 
 PERIOD = 32
 WORKERS = 3
@@ -61,7 +61,7 @@ def stream(rng: np.random.Generator, iterations: int) -> list[np.ndarray]:
 def engine_at(iteration: int, seed: int) -> Engine:
     """An engine that goes on from another job, none of whose rows was read often, to a stream of its own."""
     before, engine = (
-        Engine([90] * WORKERS, "lru", SIZES, replicated_room=20, seed=seed, first_iteration=first)
+        Engine([90] * WORKERS, "lru", table_sizes=SIZES, sync=Replicated(room=20, seed=seed, first_iteration=first))
         for first in (0, iteration)
     )
     for t in range(iteration):
@@ -86,7 +86,7 @@ def test_samples_are_hot_whose_rows_the_engine_has_replicated(seed: int) -> None
         engine.prepare(ids)
         plans = engine.commit(rng.integers(0, WORKERS, len(ids)).astype(np.int32))
         needed = set(ids[found].ravel().tolist())
-        assert all(needed <= set(plan["unique_ids"][plan["replicated"]].tolist()) for plan in plans)
+        assert all(needed <= set(plan["unique_ids"][plan["reduced"]].tolist()) for plan in plans)
         changed = hot_samples.train(ids)
         assert changed == reference.train(ids.ravel().tolist())
         left, hot, mixed = left + changed, hot + found.sum(), mixed + (~found).sum()

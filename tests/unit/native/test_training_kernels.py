@@ -41,7 +41,7 @@ def trained(optimizer, plan, cache, gradients, sums=None):
     rows = RowCache(*cache.shape, torch.device("cpu"))
     rows.rows.copy_(torch.from_numpy(cache))
     (used,) = plan.rows_by_table(1)
-    shared = torch.empty(len(plan.replicated), DIMENSION)
+    shared = torch.empty(len(plan.reduced), DIMENSION)
     rows.train(used, torch.from_numpy(gradients), shared, optimizer, float(RATE), plan.iteration + 1)
     if sums is not None:
         rows.train_replicated(used, torch.from_numpy(sums), optimizer, float(RATE), plan.iteration + 1)
@@ -90,18 +90,18 @@ def test_rows_are_trained_as_the_parameter_server_trains_split_ones(step, kind):
 def test_a_replicated_row_waits_for_the_sum_and_is_trained_as_if_alone(step, kind):
     optimizer = OptimizerSpec(kind, learning_rate=9.0)
     plan, cache, gradients = step(optimizer)
-    plan = replace(plan, replicated=np.array([2, 5, 16], np.uint32))
+    plan = replace(plan, reduced=np.array([2, 5, 16], np.uint32))
     (used,) = plan.rows_by_table(1)
     mine = [train(torch.from_numpy(cache.copy()), used, gradients, optimizer) for train in (on_the_host, on_a_device)]
-    places = plan.replicated[:, None] == plan.inverse
+    places = plan.reduced[:, None] == plan.inverse
     sums = np.array([gradients[of_row].sum(axis=0) for of_row in places])
     for rows, shared in mine:
         np.testing.assert_allclose(shared, sums, rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal(rows[used.replicated()], cache[used.replicated()])
-    alone = replace(plan, unique_contributors=np.full(DISTINCT, ALONE, np.uint64), replicated=plan.replicated[:0])
+        np.testing.assert_array_equal(rows[used.reduced()], cache[used.reduced()])
+    alone = replace(plan, unique_contributors=np.full(DISTINCT, ALONE, np.uint64), reduced=plan.reduced[:0])
     expected = trained(optimizer, alone, cache, gradients)
     found = trained(optimizer, plan, cache, gradients, mine[0][1])
-    np.testing.assert_array_equal(found[used.replicated()], expected[used.replicated()])
+    np.testing.assert_array_equal(found[used.reduced()], expected[used.reduced()])
 
 
 def on_the_host(cache, used, gradients, optimizer):

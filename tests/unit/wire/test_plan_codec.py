@@ -116,7 +116,7 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         lengths=lengths,
         weights=draw(st.none() | arrays(np.float32, m)) if m else None,
         groups=draw(st.none() | arrays(np.uint64, m)) if m else None,
-        replicated=replicated,
+        reduced=replicated,
         direct_pushes=draw(direct_rows(len(update_rows))),
         direct_pulls=draw(direct_rows(len(pulls))),
     )
@@ -238,7 +238,7 @@ def full_plan() -> bytes:
         update_rows=trained,
         direct_pulls=DirectRows(np.array([0, 2], np.uint32), np.array([1, 63], np.uint32)),
         direct_pushes=DirectRows(np.array([1], np.uint32), np.array([0], np.uint32)),
-        replicated=np.array([0, 2], np.uint32),
+        reduced=np.array([0, 2], np.uint32),
         lengths=np.array([[1, 0], [2, 1]], np.uint16),
         weights=np.array([0.5, 2], np.float32),
         groups=np.array([1, 2**63], np.uint64),

@@ -142,12 +142,12 @@ class ReferenceCacheBook:
     def _pull(self, pulls: Transfers) -> None:
         states = self._states[pulls.slots]
         same_row = self._ids[pulls.slots] == pulls.ids
-        outdated = (states == SlotState.CLEAN) & (self._versions[pulls.slots] < pulls.versions)
+        outdated = (states == SlotState.CLEAN) & (self._versions[pulls.slots] <= pulls.versions)
         fits = (states == SlotState.EMPTY) | (same_row & ((states == SlotState.SPENT) | outdated))
         self._refuse_unless(
             fits,
             pulls.slots,
-            lambda r: f"pull of id {pulls.ids[r]} version {pulls.versions[r]}: an empty slot or an older copy",
+            lambda r: f"pull of id {pulls.ids[r]} version {pulls.versions[r]}: an empty slot or a copy that is not newer",
         )
         self._ids[pulls.slots] = pulls.ids
         self._versions[pulls.slots] = pulls.versions
@@ -160,7 +160,7 @@ class ReferenceCacheBook:
         self._refuse_unless(
             fits, slots, lambda r: f"training: id {plan.unique_ids[r]} at version {plan.unique_versions[r]}"
         )
-        replicated = np.isin(np.arange(len(slots)), plan.replicated)
+        replicated = np.isin(np.arange(len(slots)), plan.reduced)
         self._expect_contributor(plan.unique_ids[~replicated], plan.unique_contributors[~replicated], "training")
         self._versions[slots] += 1
         alone = plan.unique_contributors == self._worker_bit

@@ -107,10 +107,12 @@ def test_refuses_to_pull_over_a_row(book, plans):
     refuses(book, plans.plan(1, pulls=[(10, 0, 5)]), "pull of id 10 version 5", "owned")
 
 
-def test_pulls_only_what_is_newer(book, plans):
+def test_pulls_nothing_that_is_older(book, plans):
+    """What the worker has already may be pulled again, as it is where nothing is cached."""
     book.enter(plans.plan(1, update_rows=plans.rows((10, 0, 1))))
-    refuses(book, plans.plan(2, pulls=[(10, 0, 1)]), "an older copy expected", "version 1, clean")
-    book.enter(plans.plan(2, pulls=[(10, 0, 2)]))
+    refuses(book, plans.plan(2, pulls=[(10, 0, 0)]), "a copy that is not newer expected", "version 1, clean")
+    book.enter(plans.plan(2, pulls=[(10, 0, 1)]))
+    book.enter(plans.plan(3, pulls=[(10, 0, 2)]))
 
 
 def test_refuses_to_train_a_row_that_is_not_there(book, plans):

@@ -13,7 +13,7 @@ from esd.dispatcher.core.planner import Planner
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.plans import GradientTransfers, IterationPlan, Transfers
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import Replicated
 from esd.worker.core.cache_book import CacheBook
 from tests.support.simple_clients import job_with
 from tests.unit.worker.reference_cache_book import ReferenceCacheBook
@@ -73,7 +73,7 @@ def test_they_agree_on_real_plans_and_on_spoiled_ones(seed: int, replicated: int
     rng, draws = random.Random(seed), np.random.default_rng(seed)
     job = job_with(workers=3, fields=3, batch_size=18, mechanism="random", policy="emark")
     if replicated:
-        job = replace(job, sync=Sync.REPLICATED, replicated_rows=replicated)
+        job = replace(job, sync=Replicated(replicated))
     planner = Planner(job, [1e6] * 3, [CACHE] * 3)
     books = [(CacheBook([CACHE], slot, 0), ReferenceCacheBook(CACHE, slot, 0)) for slot in range(3)]
     refused = trains_replicated = 0
@@ -81,7 +81,7 @@ def test_they_agree_on_real_plans_and_on_spoiled_ones(seed: int, replicated: int
         ids = (draws.zipf(1.2, (18, 3)) % 120).astype(np.uint64)
         plans = planner.plan(SampleBatch.of_fields(ids, np.zeros((18, 1), np.float32), np.zeros(18, np.float32))).plans
         for (book, reference), plan in zip(books, plans, strict=True):
-            trains_replicated += len(plan.replicated)
+            trains_replicated += len(plan.reduced)
             for _ in range(3):
                 bad = spoiled(plan, rng)
                 if _would_fit(reference, bad):

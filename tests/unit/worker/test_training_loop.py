@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from esd.services.domain.plans import FlushPlan
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import Bounded, Full, WriteThrough
 from esd.worker.core.cache_book import CacheBook
 from esd.worker.service.inbox import Inbox
 from esd.worker.service.training_loop import TrainingLoop
@@ -91,7 +91,7 @@ async def settled():
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("sync", [Sync.WRITE_THROUGH, Sync.BOUNDED, Sync.FULL])
+@pytest.mark.parametrize("sync", [WriteThrough(), Bounded(1, 1), Full()])
 async def test_what_waits_for_pushes_that_are_not_durable(plans, sync):
     """Write-through: the training of the same iteration. Bounded: the pushes of the next one. Else: its training."""
 
@@ -115,13 +115,13 @@ async def test_what_waits_for_pushes_that_are_not_durable(plans, sync):
             )  # fmt: skip
             running = tasks.create_task(loop.run())
             await mover.sent.wait()
-            if sync is not Sync.WRITE_THROUGH:
+            if not sync.awaits_storage:
                 await trainer.until(1)
-            if sync is Sync.FULL:
+            if sync == Full():
                 await mover.sent_twice.wait()
             await settled()
-            assert trainer.trained == ([0] if sync is Sync.WRITE_THROUGH else [0, 1])
-            assert len(mover.stored) == (2 if sync is Sync.FULL else 1)
+            assert trainer.trained == ([0] if sync.awaits_storage else [0, 1])
+            assert len(mover.stored) == (2 if sync == Full() else 1)
             mover.stored[0].set_result(None)
             await mover.sent_twice.wait()
             mover.stored[1].set_result(None)

@@ -67,7 +67,7 @@ class FlushAhead:
         """Takes in what an iteration is planned to move; a partial gradient that is pushed ahead counts as a row."""
         moved = decision.moved_bytes.total.astype(np.float64)
         self._planned.append(moved)
-        self._needed.add(np.maximum(moved - self._row_bytes * decision.columns.pushed_ahead, 0.0))
+        self._needed.add(np.maximum(moved - self._row_bytes * decision.columns.figures, 0.0))
 
     def save(self) -> dict[str, NDArray[Any]]:
         """Returns what limits depend on, and the iterations that wait for feedback, for `load`."""

@@ -1,6 +1,6 @@
 // Which samples of a stream use replicated rows alone, told before any of it is dispatched (SCARS paper, section III).
 //
-// What an engine replicates follows from the batches that it trains (cache/replication.h). This takes in the same
+// What an engine replicates follows from the batches that it trains (replication.h). This takes in the same
 // batches, makes the same choices, and so knows what the engine will have replicated when it gets the next one. It
 // forgets rows that were not read of late: memory is bounded by what the last batches have read.
 #pragma once
@@ -13,10 +13,10 @@
 
 #include "engine/batch/prepared_batch.h"
 #include "engine/batch/row_sizes.h"
-#include "engine/cache/replication.h"
 #include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
 #include "engine/rows/state_index.h"
+#include "engine/sync/replication.h"
 
 namespace esd {
 
@@ -43,15 +43,15 @@ class HotSamples {
     batch_.look_up(index_);
     for (BatchIndex x = 0; x < batch_.distinct(); ++x) {
       RowState& row = batch_.states[x];
-      if (row.replicated || !replication_.wanted(batch_.row_numbers[x])) continue;
-      row.replicated = 1;
+      if (row.pinned || !replication_.wanted(batch_.row_numbers[x])) continue;
+      row.pinned = 1;
       replication_.join(batch_.row_numbers[x], sizes_.of_row(row.id));
     }
     index_.check_in(batch_.row_numbers, batch_.states);
     replication_.count(batch_, index_.size());
     if (!replication_.due(++iteration_)) return false;
     const std::vector<RowNumber> leaving = replication_.choose(index_, sizes_);
-    for (const RowNumber number : leaving) index_[number].replicated = 0;
+    for (const RowNumber number : leaving) index_[number].pinned = 0;
     forget_unread();
     return !leaving.empty();
   }
@@ -63,7 +63,7 @@ class HotSamples {
  private:
   bool is_replicated(std::uint64_t id) const {
     const RowNumber number = index_.find(id);
-    return number != kNoRow && index_[number].replicated;
+    return number != kNoRow && index_[number].pinned;
   }
 
   void forget_unread() {

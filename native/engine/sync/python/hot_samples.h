@@ -15,15 +15,17 @@
 
 #include "common/to_numpy.h"
 #include "common/workers.h"
-#include "engine/cache/hot_samples.h"
 #include "engine/python/sample_ids.h"
+#include "engine/python/table_sizes.h"
+#include "engine/sync/hot_samples.h"
 
 namespace esd {
 
 class SharedHotSamples {
  public:
-  SharedHotSamples(std::vector<std::uint32_t> table_sizes, std::uint64_t room, unsigned workers, std::uint64_t seed)
-      : samples_(std::move(table_sizes), replication(room, workers, seed)) {}
+  SharedHotSamples(const std::vector<std::int64_t>& table_sizes, std::uint64_t room, unsigned workers,
+                   std::uint64_t seed)
+      : samples_(check_table_sizes(table_sizes), replication(room, workers, seed)) {}
 
   nanobind::object judge(const Ids& ids, const std::optional<Lengths>& lengths) {
     const SampleIds given = sample_ids(ids, lengths);

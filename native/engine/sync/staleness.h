@@ -28,6 +28,9 @@ class Staleness {
   Staleness(unsigned workers, StalenessBounds bounds, std::vector<bool> additive)
       : bounds_(bounds), additive_(std::move(additive)), copies_(workers) {}
 
+  // Whether what an iteration trains is pushed with the next plan.
+  bool pushes_at_once() const { return bounds_.push == 0; }
+
   void grow(RowNumber rows) {
     if (rows > rows_.size()) rows_.resize(rows);
   }
@@ -155,8 +158,8 @@ class Staleness {
 
   static std::uint32_t behind(const Copy& copy, const Row& row) { return row.merged + row.merging - copy.base; }
 
-  const StalenessBounds bounds_;
-  const std::vector<bool> additive_;
+  StalenessBounds bounds_;
+  std::vector<bool> additive_;
   std::vector<Row> rows_;                  // by row number
   std::vector<std::vector<Copy>> copies_;  // by worker and slot
   std::vector<RowNumber> pushed_;

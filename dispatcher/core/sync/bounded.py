@@ -1,0 +1,22 @@
+"""Planning where copies may be stale, within bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from esd.dispatcher.core.sync.way import SyncPlanning
+from esd.native import engine
+from esd.services.domain.sync import Bounded
+
+if TYPE_CHECKING:
+    from esd.native.engine import Way
+
+
+class BoundedPlanning(SyncPlanning):
+    """Workers keep updates to themselves. What a plan of an iteration reads is counted by the engine."""
+
+    def way(self) -> Way:
+        """Returns the engine's part."""
+        sync = cast(Bounded, self.job.sync)
+        additive = [self.job.steps_add_up(table) for table in self.job.tables]
+        return engine.Bounded(pull=sync.pull, push=sync.push, additive=additive)

@@ -1,0 +1,82 @@
+"""What a way to synchronise adds to planning: the engine's part, what it hears and learns, and what it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esd.dispatcher.core.cost_model import RowSizes
+from esd.dispatcher.core.feedback import Feedback
+from esd.dispatcher.core.learned import Learner
+from esd.native.engine import Engine, Way
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.worker_set import WorkerSet
+
+if TYPE_CHECKING:
+    from esd.dispatcher.core.decision import Decision
+    from esd.native.engine import IterationColumns
+
+
+@dataclass(frozen=True, slots=True)
+class SyncContext:
+    """The workers and rows that a planner plans for.
+
+    Attributes:
+        bandwidths: bytes per second of each worker's link, [n].
+        cache_rows: rows of the first table's size that each cache holds, [n].
+        members: the workers that train.
+        sizes: of the tables' rows.
+    """
+
+    bandwidths: Sequence[float]
+    cache_rows: Sequence[int]
+    members: WorkerSet
+    sizes: RowSizes
+
+
+class SyncPlanning:
+    """One way to synchronise, at work. A subclass overrides what its way has, and leaves the rest.
+
+    Attributes:
+        lookahead: how many batches beyond the one to plan it looks at.
+        learner: what it learns from workers, by the name that checkpoints keep it under; none by default.
+    """
+
+    lookahead = 0
+
+    def __init__(self, job: JobSpec, context: SyncContext) -> None:
+        """Begins with nothing known. Raises InvalidArgument when the way does not fit the caches."""
+        self.job = job
+        self.context = context
+        self.learner: dict[str, Learner] = {}
+
+    def way(self) -> Way:
+        """Returns the engine's part, with its options."""
+        raise NotImplementedError
+
+    def announce(self, engine: Engine, lookahead_batches: Sequence[SampleBatch]) -> None:
+        """Tells the engine what later batches read, before the next one is prepared."""
+
+    def push_limits(self) -> list[int] | None:
+        """Returns how many rows each worker may push before they are needed, [n]; None: none."""
+        return None
+
+    def observe(self, feedback: Feedback) -> None:
+        """Records what the workers measured in an iteration."""
+
+    def learn(self, decision: Decision) -> None:
+        """Records what an iteration is planned to move."""
+
+    def reduced_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:  # noqa: ARG002
+        """Returns the bytes that each worker sends to the next to sum gradients with all others, int64 [n]."""
+        return np.zeros(self.job.workers, np.int64)
+
+    def direct(self, columns: IterationColumns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # noqa: ARG002
+        """Returns the rows, and their bytes, that each worker sends straight to another, int64 [n] each."""
+        none = np.zeros(self.job.workers, np.int64)
+        return none, none

@@ -1,0 +1,35 @@
+"""A way to synchronise: on demand, and every few iterations everything that was trained is pushed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from esd.dispatcher.core.sync import SyncPlanning
+from esd.native import engine
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.sync import Sync
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic(Sync):
+    """What a job chooses: the name, and the options with their checks.
+
+    Attributes:
+        every: iterations from one push of everything to the next, >= 1.
+    """
+
+    name: ClassVar[str] = "periodic"
+    every: int
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise InvalidArgument(f"everything would be pushed every {self.every} iterations (--sync periodic:EVERY)")
+
+
+class PeriodicPlanning(SyncPlanning):
+    """What the dispatcher's planner does for it: no more than to choose the engine's class."""
+
+    def way(self) -> engine.Way:
+        """Returns the engine's part."""
+        return engine.Periodic(every=cast(Periodic, self.job.sync).every)  # type: ignore[attr-defined]
