@@ -147,7 +147,9 @@ class ReferenceCacheBook:
         self._refuse_unless(
             fits,
             pulls.slots,
-            lambda r: f"pull of id {pulls.ids[r]} version {pulls.versions[r]}: an empty slot or a copy that is not newer",
+            lambda r: (
+                f"pull of id {pulls.ids[r]} version {pulls.versions[r]}: an empty slot or a copy that is not newer"
+            ),
         )
         self._ids[pulls.slots] = pulls.ids
         self._versions[pulls.slots] = pulls.versions
