@@ -1,7 +1,7 @@
 """The sources of the CUDA kernel, and its steps run on the CPU.
 
-The kernel is a template over a team of threads. `sources` gives what the run-time compiler needs. `emulate` runs the
-same template with a team played by one CPU thread, so that all of the code but the barriers is tested without a device.
+The kernel is a template over a team of threads. `sources` returns the input of the run-time compiler. `emulate` runs
+the same template with a team of one CPU thread, so that all of the code except the barriers is tested without a device.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ BLOCK_THREADS: int
 """The number of threads of a block."""
 
 def sources() -> Mapping[str, str]:
-    """The text of cuda/kernel.cu and of every header that it needs, by the name by which it is included."""
+    """Returns the text of cuda/kernel.cu and of every header that it needs, by the name in its #include."""
 
 def workspace_bytes(samples: int, workers: int) -> int:
-    """The device memory that a solve of k samples and n workers works in, in bytes."""
+    """Returns the bytes of device memory for a solve of k samples and n workers."""
 
 def emulate(
     costs: NDArray[np.int32] | NDArray[np.float32] | NDArray[np.float64],
@@ -38,7 +38,7 @@ def emulate(
     assignment: NDArray[np.int32],
     chosen_costs: NDArray[np.int32] | NDArray[np.float32] | NDArray[np.float64],
 ) -> None:
-    """Solves as a block of `threads` threads would, and writes what the kernel writes.
+    """Solves as a block of `threads` threads would, and writes the results of the kernel.
 
     The costs and capacities must have passed esd.native.solver.check.
 
@@ -48,11 +48,11 @@ def emulate(
         start: float64 [n], the prices to start from, or None.
         algorithm: the dual ascent or the Hungarian algorithm.
         threads: the threads of the emulated block, 1..BLOCK_THREADS.
-        seed: what the order is drawn from in which the threads take turns between two barriers.
+        seed: seed of the order in which the threads take turns between two barriers.
         report: int64 [REPORT_WORDS + n], written; after the words come the prices, in units of the integers.
         assignment: int32 [k], written: the worker of each sample.
         chosen_costs: [k], written: the costs of the assignment, in the dtype of the costs.
 
     Raises:
-        ValueError: `threads` is out of range, the dtype of the costs is none of these, or an output does not fit.
+        ValueError: `threads` is out of range, the costs have another dtype, or an output does not fit.
     """

@@ -1,4 +1,4 @@
-"""What the parameter server does to rows, on whole blocks and without the GIL.
+"""The parameter server's operations on rows, for whole blocks and without the GIL.
 
 Arrays are C-contiguous. There are r rows, D values per row, and W floats per row, which are its values and its
 optimizer state. Arrays of unequal length or wrong width raise ValueError, since they are a defect of the caller and not
@@ -22,7 +22,7 @@ def initialise(ids: Ids, versions: Versions, rows: Rows, dimension: int, seed: i
     """
 
 def checksums(ids: Ids, versions: Versions, rows: Rows) -> NDArray[np.uint32]:
-    """A checksum of each row over its id, its version and the bits of its floats in `rows` [r, W]: uint32 [r].
+    """Returns a checksum of each row over its id, its version and the bits of its floats in `rows` [r, W]: uint32 [r].
 
     With h = mix64(id ^ mix64(version)), each 64-bit word w of the row (little-endian; the last one may have 32 bits)
     makes h = (h ^ w) G, folded by h ^= h >> 32 after each whole word; the checksum is the low half of mix64(h).
@@ -31,7 +31,7 @@ def checksums(ids: Ids, versions: Versions, rows: Rows) -> NDArray[np.uint32]:
 def sgd(rows: Rows, gradients: Rows, rates: Rates) -> None:
     """Takes one step of SGD on `rows` [r, D], in place, at the learning rates [r].
 
-    services/domain/tables.py has the formulas.
+    The formulas are in services/domain/tables.py.
     """
 
 def rowwise_adagrad(rows: Rows, gradients: Rows, rates: Rates, epsilon: float) -> None:
@@ -44,9 +44,9 @@ class RowTable:
     """The memory store's table from ids to versions and rows. It is thread-safe and grows in chunks, without a stall.
 
     Attributes:
-        width: the floats of a row, W.
-        memory_bytes: the memory that the table takes.
-        trainings: the trainings of all rows in their present lives, added up (services/domain/versions.py).
+        width: W, the floats of a row.
+        memory_bytes: bytes of memory that the table takes.
+        trainings: sum over all rows of the trainings in their present lives (services/domain/versions.py).
     """
 
     width: int
@@ -55,22 +55,22 @@ class RowTable:
 
     def __init__(self, width: int) -> None: ...
     def versions(self, ids: Ids) -> Versions:
-        """The version of each row, int64 [r], 0 where there is none."""
+        """Returns the version of each row, int64 [r]; 0 for an absent row."""
 
     def read(self, ids: Ids) -> tuple[Versions, Rows]:
-        """The versions, int64 [r], and the rows, float32 [r, W]; version 0 and zeros where there is none."""
+        """Returns the versions, int64 [r], and the rows, float32 [r, W]; version 0 and zeros for an absent row."""
 
     def write_newer(self, ids: Ids, versions: Versions, rows: Rows) -> NDArray[np.bool_]:
         """Stores each row whose version is above the stored one. Returns which rows were stored, bool [r]."""
 
     def overwrite(self, ids: Ids, versions: Versions, rows: Rows) -> None:
-        """Stores each row whatever is there. Version 0 forgets the row, as if it had never been stored."""
+        """Stores each row, in place of the stored one. Version 0 removes the row."""
 
     def forget_older(self, ids: Ids, below: int) -> int:
-        """Forgets the rows whose version is below `below`. Returns how many there were; their space is used again."""
+        """Removes the rows whose version is below `below`; returns their number. Their space is reused."""
 
     def scan(self, cursor: int, limit: int) -> tuple[int, Ids, Versions, Rows]:
-        """The next cursor, and ids, versions and rows of up to `limit` rows from `cursor` on; none at the end.
+        """Returns the next cursor, and ids, versions and rows of up to `limit` rows from `cursor` on; none at the end.
 
         The first cursor is 0.
         """
@@ -78,38 +78,38 @@ class RowTable:
     def __len__(self) -> int: ...
 
 class PartialGradients:
-    """Partial gradients of split rows, which wait for those of the row's other contributors.
+    """Partial gradients of split rows, which wait for the gradients of the row's other contributors.
 
     Each call is thread-safe. `worker` is a worker's slot in 0..63, and `contributors` holds sets of workers as bits.
 
     Attributes:
-        memory_bytes: the memory that the pending gradients take.
+        memory_bytes: bytes of memory that the pending gradients take.
     """
 
     memory_bytes: int
 
     def __init__(self, dimension: int) -> None: ...
     def inspect(self, ids: Ids, targets: Versions, contributors: Ids, steps: Steps, worker: int) -> NDArray[np.uint8]:
-        """What each gradient would mean, uint8 [r]: an `Arrival` of ps_server/core/gradients.py. It changes nothing.
+        """Returns the effect of each gradient, uint8 [r]: an `Arrival` of ps_server/core/gradients.py. Changes nothing.
 
-        0 says that the gradient is new and others are missing, 1 that it is new and completes the row, 2 that it is
-        repeated, and 3 that it disagrees with what is pending on target version, contributors or step.
+        It is 0 for a new gradient if others are missing, 1 for a new one that completes the row, 2 for a repeated one,
+        and 3 for one that disagrees with the pending ones on target version, contributors or step.
         """
 
     def add(self, ids: Ids, targets: Versions, contributors: Ids, steps: Steps, gradients: Rows, worker: int) -> None:
         """Keeps copies of the gradients [r, D]. Repeated ones change nothing, disagreeing ones raise ValueError."""
 
     def sum(self, ids: Ids, gradients: Rows, worker: int) -> Rows:
-        """The sums [r, D] of the pending gradients of each row and the given one, added in ascending worker order."""
+        """Returns the sums [r, D] of each row's pending gradients and the given one, added in worker order."""
 
     def discard(self, ids: Ids) -> None:
-        """Forgets everything that is pending for these ids."""
+        """Drops all pending gradients of these ids."""
 
     def splits(self, ids: Ids) -> tuple[Versions, Ids, Steps]:
-        """Target version, contributors and step of what is pending for each id, [r] each; zeros where nothing is."""
+        """Returns target version, contributors and step of each id's pending sum, [r] each; zeros without one."""
 
     def __len__(self) -> int:
-        """The number of pending gradients, over all ids."""
+        """Returns the number of pending gradients, over all ids."""
 
 # The exchange (protos/ps.proto): a frame applied to a table in memory in one call, and its answers.
 
@@ -117,16 +117,16 @@ class HeldFrame:
     """A frame, ExchangeRequest, and the message in which its columns lie; nothing is copied before it is applied.
 
     Raises:
-        ValueError: the bytes are no frame, or a frame of a form that no client of ours writes (a field twice, an
+        ValueError: the bytes are not a frame, or a frame of a form that no client of ours writes (a field twice, an
             unknown field), which protobuf may still read.
 
     Attributes:
-        sequence: its number in the stream.
+        sequence: its sequence number in the stream.
         table: name of the table.
-        epoch: of the plan.
+        epoch: epoch of the plan.
         wait_ms: how long its pulls may wait, in milliseconds.
         pushes: whether it stores rows or gradients.
-        pulled_rows: how many rows it pulls.
+        pulled_rows: number of rows that it pulls.
     """
 
     sequence: int
@@ -139,20 +139,20 @@ class HeldFrame:
     def __init__(self, message: bytes) -> None: ...
 
 class ExactPulls:
-    """The pulls of a frame until all of them are answered: rows at exactly the versions that they want.
+    """The unanswered pulls of a frame: rows at exactly their wanted versions.
 
-    A pull is due until it is read. If the row is not there yet, it lags until `retry`.
+    A pull is due until it is read. If the row has not reached its version, the pull lags until `retry`.
 
     Attributes:
-        due: how many are to be read.
-        lagging: how many were read and are not there yet.
-        done: whether there are neither.
-        stale: id, version and wanted version of a row that is newer than wanted; nothing is answered from then on.
+        due: number of pulls to read.
+        lagging: number of pulls that were read too early.
+        done: whether no pull is left.
+        stale: id, version and wanted version of a row that is newer than wanted; no further pull is answered then.
 
     Args:
         ids: uint64 [r], distinct.
         wanted: int64 [r].
-        stateless: how many, the last ones, are wanted without their optimizer state; more than r raise ValueError.
+        stateless: number of pulls, the last ones, that want no optimizer state; above r it raises ValueError.
     """
 
     due: int
@@ -162,64 +162,64 @@ class ExactPulls:
 
     def __init__(self, ids: Ids, wanted: Versions, stateless: int = 0) -> None: ...
     def retry(self) -> None:
-        """Makes the lagging ones due again."""
+        """Makes the lagging pulls due again."""
 
     def due_rows(self, limit: int) -> tuple[Ids, Versions]:
-        """Ids and wanted versions of the first `limit` ones that are due, [r] each."""
+        """Returns ids and wanted versions of the first `limit` due pulls, [r] each."""
 
     def answer(
         self, sequence: int, stored: tuple[int, int] | None, versions: Versions, rows: Rows, dimension: int
     ) -> bytes | None:
-        """The answer, ExchangeResponse, with those of the first r due rows that are as wanted; the others lag.
+        """Returns the answer, ExchangeResponse, with the first r due rows that have their version; the others then lag.
 
         Args:
-            sequence: of the frame.
-            stored: what it has stored, new and already known, if this is the first answer and it pushes.
-            versions: int64 [r], as they were read.
-            rows: float32 [r, W].
+            sequence: sequence of the frame.
+            stored: counts of new and already known rows, if this is the first answer to a frame that pushes.
+            versions: int64 [r], the versions read.
+            rows: float32 [r, W], the rows read.
             dimension: D, the floats of a row without its optimizer state.
 
         Returns:
-            The message; None if there is nothing to tell.
+            The message; None if it would be empty.
         """
 
 class WaitingRows:
-    """The rows that pulls wait for. A ticket names a pull. One thread uses it."""
+    """The rows that pulls wait for. A ticket identifies a pull. Must be used by one thread."""
 
     def __init__(self) -> None: ...
     def expect_due(self, ticket: int, pulls: ExactPulls, limit: int) -> None:
-        """From now on the pull waits for the first `limit` rows that are due."""
+        """Makes the pull wait for the first `limit` due rows."""
 
     def expect_behind(self, ticket: int, pulls: ExactPulls) -> None:
-        """From now on the pull waits for the rows that its last answer found to be behind."""
+        """Makes the pull wait for the rows that its last answer found behind their version."""
 
     def found(self, ticket: int, pulls: ExactPulls) -> None:
-        """The pull waits no more for the rows of its last answer."""
+        """Ends the wait for the rows of the last answer."""
 
     def announce(self, ids: Ids, versions: Versions) -> list[int]:
-        """Says that rows can be read at these versions; the pulls that wait for nothing more by that."""
+        """Announces that rows can be read at these versions; returns the pulls that wait for no further row."""
 
     def missing(self, ticket: int) -> int:
-        """How many rows the pull waits for."""
+        """Returns the number of rows that the pull waits for."""
 
     def first_missing(self, ticket: int) -> tuple[int, int]:
-        """Id and version of a row that the pull waits for; (0, -1) if it waits for none."""
+        """Returns id and version of a row that the pull waits for; (0, -1) if it waits for none."""
 
     def forget(self, ticket: int) -> None:
-        """The pull waits for nothing more."""
+        """Ends all waits of the pull."""
 
     def __len__(self) -> int: ...
 
 class Applied:
-    """What has become of a frame.
+    """The result of applying a frame.
 
     Attributes:
-        good: whether all of it was done. Otherwise something is wrong with the frame, or does not fit what is stored;
-            then a part of it may have been stored, as by a push that ends in the middle, and `woken` alone counts.
-        stored: how many rows and gradients were new, and how many already known; None if it pushes nothing.
-        woken: the pulls that wait for nothing more, by their tickets.
-        pulls: those that are not answered yet; None if all are.
-        answer: the message, ExchangeResponse; None if there is nothing to tell yet.
+        good: whether all of it was done. If not, the frame is invalid or does not fit the stored rows; a part of it,
+            such as the rows without the gradients, may have been stored, and only `woken` is set.
+        stored: number of new and of already known rows and gradients; None if the frame pushes nothing.
+        woken: tickets of the pulls that wait for no further row.
+        pulls: the pulls that are not answered yet; None if all are.
+        answer: the message, ExchangeResponse; None if it would be empty.
     """
 
     good: bool
@@ -229,19 +229,19 @@ class Applied:
     answer: bytes | None
 
 class FrameTable:
-    """What frames need to know of a table.
+    """The constants of a table for applying frames.
 
     Args:
         dimension: D.
         width: W.
-        seed: of the initial values.
-        scale: of the initial values.
+        seed: seed of the initial values.
+        scale: scale of the initial values.
         optimizer: 0 for SGD, 1 for row-wise Adagrad, 2 for Adam.
-        epsilon: of the optimizer, for Adagrad and Adam.
+        epsilon: for Adagrad and Adam.
         beta1: for Adam.
         beta2: for Adam.
-        shard: of the ids that the table has here.
-        shards: how many there are.
+        shard: number of the shard whose ids the table holds.
+        shards: number of shards.
     """
 
     def __init__(
@@ -266,16 +266,16 @@ class FrameTable:
         waiting: WaitingRows,
         limit: int,
     ) -> Applied:
-        """Stores what the frame pushes, tells it those who wait, and reads what it pulls.
+        """Stores the pushes of the frame, announces them, and reads its pulls.
 
         Args:
-            frame: for this table, in its epoch.
-            rows: where the rows are; nobody else changes them meanwhile.
-            partials: where the partial gradients are.
-            pre_images: where rows are kept before they change first, at their version + 1; None: nowhere.
-            waiting: is told of every row that can be read at the version that the frame makes.
+            frame: a frame for this table, in its epoch.
+            rows: the rows; the caller keeps other threads from changing them.
+            partials: the pending partial gradients.
+            pre_images: receives each row before its first change, at its version + 1; None: no pre-images are kept.
+            waiting: receives every row that can be read at the version that the frame makes.
             limit: the most rows of the answer.
         """
 
     def answer(self, pulls: ExactPulls, sequence: int, rows: RowTable, limit: int) -> bytes | None:
-        """The next answer of at most `limit` rows, read from the table; None if there is nothing to tell."""
+        """Returns the next answer of at most `limit` rows, read from the table; None if it would be empty."""

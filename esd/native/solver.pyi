@@ -45,7 +45,7 @@ class Solution:
 
     @property
     def passes(self) -> int:
-        """How often the dual ascent passed over the cost matrix."""
+        """The number of passes of the dual ascent over the cost matrix."""
 
     @property
     def augmentations(self) -> int:
@@ -63,15 +63,15 @@ def solve(
     Args:
         costs: [k, n], k >= 1. Floats are solved in fixed point with at least 46 bits below the largest cost.
         capacities: [n], not negative, sum k.
-        prices: [n], where the dual ascent starts. Any finite values give the same answer, those of a similar problem
-            sooner.
-        algorithm: "dual" is dual steepest ascent, which goes over to "paths" (multilevel successive shortest paths)
-            where it takes too many passes; "auto" is "dual" for costs that are integers and "paths" otherwise.
-        pass_limit: how many passes the dual ascent makes before it goes over to "paths".
+        prices: [n], the start of the dual ascent. Any finite values give the same answer; the prices of a similar
+            problem give it sooner.
+        algorithm: "dual" is dual steepest ascent, which switches to "paths" (multilevel successive shortest paths)
+            if it takes too many passes; "auto" is "dual" for integer costs and "paths" otherwise.
+        pass_limit: the number of passes after which the dual ascent switches to "paths".
     """
 
 def check(samples: int, workers: int, capacities: NDArray[np.int32], prices: Prices | None = None) -> None:
-    """Checks what arguments of `solve` can be checked without the costs: their shape, the capacities, the prices."""
+    """Checks the arguments of `solve` that do not depend on the costs: their shape, the capacities, the prices."""
 
 def rank(
     costs: Costs,
@@ -79,10 +79,10 @@ def rank(
     criterion: Literal["min2-min", "min3-min", "min3-min2", "row-mean"],
     prices: Prices | None = None,
 ) -> NDArray[np.uint32]:
-    """The samples by descending criterion (ESD §4.3) of costs + prices, ties by ascending index: uint32 [k].
+    """Returns the samples by descending criterion (ESD §4.3) of costs + prices, ties by ascending index: uint32 [k].
 
-    Workers without capacity are left out. A row of fewer than p costs has its largest as p-th smallest. The capacities
-    need not sum to k, but some worker must have some.
+    Workers without capacity are left out. For a row of fewer than p costs the p-th smallest is its largest. The
+    capacities need not sum to k, but at least one must be positive.
     """
 
 def greedy(
@@ -91,26 +91,26 @@ def greedy(
     order: NDArray[np.uint32],
     prices: Prices | None = None,
 ) -> NDArray[np.int32]:
-    """The heuristic of HybridDis (Heu, ESD Alg. 2 lines 13-27): the worker of each sample of `order`, int32 [r].
+    """Returns the assignment of HybridDis' heuristic (Heu, ESD Alg. 2 lines 13-27): int32 [r], in the order of `order`.
 
-    The samples of `order`, uint32 [r], take one after another the worker with the least costs + prices that still has
-    room, ties to the lowest worker. The capacities must sum to at least r.
+    One after another, each sample of `order`, uint32 [r], gets the worker with the least costs + prices among the
+    workers with room, ties to the lowest worker. The capacities must sum to at least r.
     """
 
 def allocate(scores: NDArray[np.int32], capacities: NDArray[np.int32], start: int) -> NDArray[np.int32]:
-    """The allocation of Herald (Alg. 1, lines 8-12): the worker of each sample, int32 [k].
+    """Returns the allocation of Herald (Alg. 1, lines 8-12): the worker of each sample, int32 [k].
 
-    The samples take one after another the worker with the highest score, of `scores` int32 [k, n], that still has room.
-    Of workers with equal scores sample i takes the one, j, with the least mix64(start + (i n + j + 1) g), where g is
+    One after another, each sample gets the worker with the highest of its `scores`, int32 [k, n], among the workers
+    with room. Among equal scores sample i gets the worker j with the least mix64(start + (i n + j + 1) g), where g is
     2^64 divided by the golden ratio. `start` is in 0..2^64-1.
     """
 
 def assign_by_value(values: NDArray[np.uint64], capacities: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Rendezvous hashing with exact quotas: the worker of each sample, int32 [k].
+    """Returns the worker of each sample by rendezvous hashing with exact quotas, int32 [k].
 
-    Samples of the same value, of `values` uint64 [k], go to the worker with room that is nearest to the value: the one
-    with the least -ln(u_j) / capacities[j], where u_j = (floor(h / 2^11) + 1) / 2^53, h = mix64(v ^ mix64(j + 1)) and
-    v = mix64(value). Values take their places in the order of v, samples of one value in the order of the batch.
+    Samples of the same value, of `values` uint64 [k], go to the nearest worker with room: the worker with the least
+    -ln(u_j) / capacities[j], where u_j = (floor(h / 2^11) + 1) / 2^53, h = mix64(v ^ mix64(j + 1)) and v =
+    mix64(value). Values are placed in the order of v, samples of one value in the order of the batch.
 
     Args:
         values: uint64 [k], k >= 1.
@@ -120,10 +120,10 @@ def assign_by_value(values: NDArray[np.uint64], capacities: NDArray[np.int32]) -
 def profile_fields(
     ids: NDArray[np.uint64], capacities: NDArray[np.int32], link_costs: NDArray[np.int32]
 ) -> NDArray[np.int64]:
-    """What `assign_by_value` on each field would have made some batches cost, int64 [F].
+    """Returns the cost of some batches if `assign_by_value` had assigned them by each field, int64 [F].
 
-    Pulls and update pushes are counted as docs/semantics.md defines them, from caches that are empty at first and that
-    nothing leaves.
+    Pulls and update pushes are counted as docs/semantics.md defines them, with caches that are empty at first and never
+    evict.
 
     Args:
         ids: uint64 [N, F], the samples of b batches, batch after batch.

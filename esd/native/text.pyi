@@ -1,4 +1,4 @@
-"""A parser of delimited text into columns, ids of columns, and an exact count of distinct ids. All release the GIL."""
+"""A parser of delimited text into columns, ids of columns, and an exact count of distinct ids, without the GIL."""
 
 from collections.abc import Sequence
 
@@ -25,9 +25,10 @@ class Parser:
                 float32 and no smaller than float64 can tell from 0; or `flag`, 0 or 1. An optional number may be
                 absent.
             delimiter: one or two bytes.
-            quoted: whether fields may stand in double quotes, with "" for a quote; a quoted field ends on its own line.
-            missing: how an absent number is written, besides as an empty field.
-            max_line_bytes: how long a line may be; a longer one is no record.
+            quoted: whether fields may be in double quotes, with "" for a quote; a quoted field must end on its own
+                line.
+            missing: text of an absent number, in addition to an empty field.
+            max_line_bytes: the most bytes of a line; a longer line is not a record.
 
         Raises:
             ValueError: a kind is unknown, or the delimiter is not one or two bytes.
@@ -38,14 +39,14 @@ class Parser:
     ) -> tuple[NDArray[np.uint64], NDArray[np.float64], int, list[tuple[int, int, str, bytes | None]]]:
         """Parses whole lines, which end in LF or CRLF; the last one may lack its end.
 
-        Lines that are no records are left out and reported. Parsing stops after `bad_allowed` + 1 of them.
+        Lines that are not records are left out and reported. Parsing stops after `bad_allowed` + 1 of them.
 
         Returns:
             ids: uint64 [n, id columns], in file order.
             numbers: float64 [n, number columns], in file order; an absent number is NaN.
-            lines: how many lines were read.
-            mistakes: of each line that is no record its number (from 0 in this text), the column (from 1, or 0 for the
-                whole line), what was expected there, and the first 40 bytes found, or None at the end of the line.
+            lines: number of lines read.
+            mistakes: for each line that is not a record, its number (from 0 in this text), the column (from 1, or 0 for
+                the whole line), the expected form, and the first 40 bytes found, or None at the end of the line.
         """
 
 def hash_texts(
@@ -54,8 +55,8 @@ def hash_texts(
     """Returns the ids of n texts, uint64 [n] (esd/data/hashing.py).
 
     Args:
-        field_key: of the field.
-        offsets: [n + 1]; text i are the bytes from offsets[i] to offsets[i + 1].
+        field_key: key of the field.
+        offsets: [n + 1]; text i has the bytes from offsets[i] to offsets[i + 1].
         text: uint8 [b].
 
     Raises:
@@ -63,14 +64,14 @@ def hash_texts(
     """
 
 def hash_integers(field_key: int, values: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Returns the ids of integers, uint64 [n]: each is that of its decimal digits as a text."""
+    """Returns the ids of integers, uint64 [n]: the id of an integer is the id of its decimal digits as a text."""
 
 class DistinctIds:
-    """Counts the distinct ids among all that were added, exactly, with about 20 bytes of memory for each."""
+    """Counts the distinct ids among all added ones, exactly, with about 20 bytes of memory per distinct id."""
 
     def __init__(self) -> None: ...
     def add(self, ids: NDArray[np.uint64]) -> None:
         """Adds ids, uint64 [r], contiguous."""
 
     def __len__(self) -> int:
-        """The number of distinct ids so far."""
+        """Returns the number of distinct ids so far."""

@@ -1,19 +1,19 @@
-"""What a worker does to the embedding rows in its cache after a backward pass, in place and without the GIL.
+"""The update of the embedding rows in a worker's cache after a backward pass, in place and without the GIL.
 
 Arrays are C-contiguous. A cache has C slots of W floats, which are a row's D values and its optimizer state. The
-samples of a micro-batch have N ids, one sample behind the other, and u distinct rows in the slots `slots`, uint32 [u],
-all different. Id i is of row `inverse[i]`, uint32 [N], and gives it the gradient `gradients[i]`, float32 [N, D]. Those
-of a row are added up in the order of the ids.
+samples of a micro-batch have N ids, sample by sample, and u distinct rows in the slots `slots`, uint32 [u], all
+different. Id i belongs to row `inverse[i]`, uint32 [N], and contributes the gradient `gradients[i]`, float32 [N, D].
+The gradients of one row are added up in the order of the ids.
 
-`contributors`, uint64 [u], says as bits which workers train each row. A row with one bit takes a step of the optimizer,
-with the formulas of services/domain/tables.py. Of a row with more bits the slot's first D floats become the sum of the
-gradients, for the parameter server to add up with those of the others. A row without bits is replicated: it stays as
-it is, and the sums of such rows go to `shared`, float32 [h, D], in their order.
+`contributors`, uint64 [u], holds the workers that train each row, as bits. A row with one bit takes a step of the
+optimizer, with the formulas of services/domain/tables.py. For a row with more bits, the slot's first D floats become
+the sum of its gradients, which the parameter server adds to the sums of the other workers. A row without bits is
+replicated: it stays unchanged, and the sums of such rows go to `shared`, float32 [h, D], in their order.
 
-With `gathered`, float32 [C, D], every row takes a step, whoever else trains it, and its gradient is added to its slot's
-there.
+With `gathered`, float32 [C, D], every row takes a step, even if other workers train it, too, and its gradient is added
+to its slot in `gathered`.
 
-Shapes that do not fit, and slots or rows that are not there, raise ValueError before anything is changed.
+Shapes that do not fit, and slots or rows out of range, raise ValueError before anything is changed.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-// Arrays as they come from Python and go there; vectors go by to_numpy.h.
+// Conversions of arrays between numpy and C++; to_numpy.h converts vectors.
 #pragma once
 
 #include <nanobind/nanobind.h>

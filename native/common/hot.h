@@ -1,7 +1,7 @@
-// What marks the inner loops that are worth more than one compilation.
+// A mark for the inner loops that are worth more than one compilation.
 //
-// ESD_HOT compiles a function twice, for any x86-64 and for AVX2, and picks one when the module is loaded. What such a
-// function calls in its loop is marked ESD_HOT_INLINE: only inlined is it compiled with the same instructions.
+// ESD_HOT compiles a function twice, for any x86-64 and for AVX2; the loader picks one when the module is loaded.
+// Functions called in its loop are marked ESD_HOT_INLINE: only if inlined are they compiled with the same instructions.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ESD_SANITIZE)

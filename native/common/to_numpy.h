@@ -12,7 +12,7 @@
 
 namespace esd {
 
-// An array that owns the values: of the given shape, which may leave out values at the end, or of one dimension.
+// An array that owns the values: of the given shape, which may omit values at the end, or of one dimension.
 template <typename T, typename... Sizes>
 auto to_numpy(std::vector<T> values, Sizes... shape) {
   constexpr std::size_t kDimensions = std::max<std::size_t>(1, sizeof...(Sizes));

@@ -1,4 +1,4 @@
-// Sets of workers: who caches a row, who trains it, which prices are too low. One type for the engine, the joint
+// Sets of workers: caching a row, training it, with too low a price, and so on. One type for the engine, the joint
 // search, the solvers and the CUDA kernels.
 #pragma once
 
@@ -7,8 +7,8 @@
 namespace esd {
 
 // A set is the bits of one word, bit j being worker j, and costs what the word costs: it is trivial (a local set is
-// undefined until it is assigned, `Set{}` is empty), and every function is inlined. Where the word itself is needed, to
-// hash it, to change it atomically or to send it, that is `bits`.
+// undefined until it is assigned, `Set{}` is empty), and every function is inlined. `bits` is the word itself, for code
+// that hashes it, changes it atomically or sends it.
 template <typename Bits>
 struct WorkerSetOf {
   Bits bits;
@@ -36,7 +36,7 @@ struct WorkerSetOf {
 #endif
   }
 
-  // Without branches, for sets of which it can hardly be predicted whether they are empty.
+  // Without branches, because branch prediction would often fail on whether a set is empty.
   ESD_HD int first_or_0() const { return WorkerSetOf{bits | Bits{bits == 0}}.first(); }
   ESD_HD WorkerSetOf without_first() const { return {static_cast<Bits>(bits & (bits - 1))}; }
   // This set if the condition holds, otherwise the empty one.

@@ -1,4 +1,4 @@
-// Atomic updates of what the threads of a team share. None of them depends on the order in which the threads come.
+// Atomic updates of values that the threads of a team share. No result depends on the order of the threads.
 #pragma once
 
 #include "common/host_device.h"

@@ -11,8 +11,8 @@
 
 namespace esd {
 
-// Writes board->exchange[h][j]: by how much cost + price at j exceeds the row's least, at the least over the rows that
-// may be at h.
+// Writes board->exchange[h][j]: the least difference, over the rows that may be at h, of cost + price at j and the
+// row's least cost + price.
 //
 // A row may be at its star, if there are stars, or at any worker with rows of its group. All of these bound the optimal
 // prices, since every optimal assignment has the same ones.
@@ -82,8 +82,8 @@ ESD_HD void assign_rows(Team& team, const Workspace<T, Set>& work) {
   });
 }
 
-// Writes cost minus dual bound under the board's prices to board->gap. A worker that is not at its capacity makes the
-// assignment no solution.
+// Writes cost minus dual bound under the board's prices to board->gap. An assignment in which a worker is not at its
+// capacity is not a solution.
 template <typename Team, typename T, typename Set>
 ESD_HD void prove(Team& team, const Workspace<T, Set>& work) {
   Board<T, Set>& board = *work.board;
@@ -100,8 +100,8 @@ ESD_HD void prove(Team& team, const Workspace<T, Set>& work) {
   });
 }
 
-// Makes the canonical answer from optimal prices and an optimal assignment, which is in work.worker_of as stars or else
-// is the flow of the groups.
+// Makes the canonical answer from optimal prices and an optimal assignment, which is given by stars in work.worker_of
+// or by the flow of the groups.
 template <typename Team, typename T, typename Set>
 ESD_HD void make_canonical(Team& team, const Workspace<T, Set>& work, bool starred) {
   find_exchanges(team, work, starred);

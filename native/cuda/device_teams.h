@@ -1,5 +1,5 @@
-// Teams of threads on the device: one block, or a grid whose blocks are all resident (a cooperative launch). What a
-// team is, cuda/host_teams.h says.
+// Teams of threads on the device: one block, or a grid whose blocks are all resident (a cooperative launch).
+// cuda/host_teams.h defines the functions of a team.
 #pragma once
 
 #include "common/host_device.h"
@@ -80,7 +80,7 @@ class GridTeam {
     if (threadIdx.x == 0) {
       volatile unsigned* generation = &barrier_->generation;
       const unsigned now = *generation;
-      __threadfence();  // What this block wrote is seen before it arrives,
+      __threadfence();  // makes this block's writes visible before it arrives,
       if (atomicAdd(&barrier_->arrived, 1) == gridDim.x - 1) {
         barrier_->arrived = 0;
         __threadfence();
@@ -89,7 +89,7 @@ class GridTeam {
         while (*generation == now) {
         }
       }
-      __threadfence();  // and it sees what the others wrote before it goes on.
+      __threadfence();  // and the other blocks' writes visible to it before it continues
     }
     __syncthreads();
   }

@@ -88,7 +88,7 @@ ESD_HD_CALL Set flow_under_prices(Team& team, const Workspace<T, Set>& work, boo
   return team.agree([&] { return work.board->found_workers; });
 }
 
-// The ascent gives up after this many passes: costs of many magnitudes, and starts far off, can need millions of tiny
+// The ascent ends after this many passes: costs of many magnitudes, or a distant start, can need millions of tiny
 // steps.
 constexpr int kPassLimit = 1024;
 

@@ -1,5 +1,5 @@
-// The flow of solver/group_flow.h by one block of threads: the same flow, with a running sum over the groups in place
-// of each loop.
+// The flow of solver/group_flow.h by one block of threads: the same flow, with a running sum over the groups instead of
+// each loop.
 #pragma once
 
 #include "common/host_device.h"
@@ -9,7 +9,7 @@
 
 namespace esd {
 
-// What one group gets of `room` places when groups are served in order and those before it want `before`.
+// The share of one group in `room` places if groups are served in order and earlier groups want `before`.
 ESD_HD int share_of(int room, int before, int wanted) {
   const int rest = room - before;
   return rest <= 0 ? 0 : rest < wanted ? rest : wanted;
@@ -69,7 +69,7 @@ ESD_HD Set overloaded_workers(Block& block, const Workspace<T, Set>& work) {
       [&] { return workers_where(work.active, [&](int j) { return board.load[j] > board.capacities[j]; }); });
 }
 
-// Moves worker j's surplus to worker `to`: all that can go, or what there is room for.
+// Moves worker j's surplus to worker `to`: as many rows as can move, or as `to` has room for.
 template <typename Block, typename T, typename Set>
 ESD_HD void move_surplus(Block& block, const Workspace<T, Set>& work, int j, int to, bool within_room) {
   Board<T, Set>& board = *work.board;

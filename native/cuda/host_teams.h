@@ -1,4 +1,4 @@
-// Teams of threads on the CPU, which run the kernels' steps where there is no device.
+// Teams of threads on the CPU, which run the kernels' steps without a device.
 //
 // The steps of a solve are templates over a team. All threads of a team call each of its functions together, and each
 // function ends with a barrier:
@@ -19,7 +19,7 @@
 
 namespace esd {
 
-// A team played by one thread, which does what a CUDA block does between two barriers, thread after thread.
+// A team emulated by one thread, which runs the threads of a CUDA block one after another between two barriers.
 class SerialTeam {
  public:
   // The threads take turns in another order at every step, drawn from `seed`: no result may depend on it.

@@ -70,7 +70,7 @@ ESD_HD Set cover_stars(Team& team, const Workspace<T, Set>& work) {
 }
 
 // Primes the uncovered zeros of the columns of `open`. A row that has a star is covered and its star's column opened;
-// it can leave that column for its prime's, which was opened in an earlier sweep. Returns the columns opened.
+// it can then move from that column to its prime's, which was opened in an earlier sweep. Returns the columns opened.
 template <typename Team, typename T, typename Set>
 ESD_HD Set sweep(Team& team, const Workspace<T, Set>& work, Set open) {
   Board<T, Set>& board = *work.board;
@@ -93,8 +93,8 @@ ESD_HD Set sweep(Team& team, const Workspace<T, Set>& work, Set open) {
   return team.agree([&] { return board.found_workers; });
 }
 
-// Creates zeros: adds the least uncovered entry to the duals of uncovered columns and takes it from those of covered
-// rows.
+// Creates zeros: adds the least uncovered entry to the duals of uncovered columns and subtracts it from the duals of
+// covered rows.
 template <typename Team, typename T, typename Set>
 ESD_HD void adjust(Team& team, const Workspace<T, Set>& work, Set open) {
   Board<T, Set>& board = *work.board;
@@ -114,9 +114,9 @@ ESD_HD void adjust(Team& team, const Workspace<T, Set>& work, Set open) {
 }
 
 // Follows one alternating path, from an unstarred primed row to a free column, and takes its places. Returns whether it
-// reached a free column. Rows at one column are interchangeable: the path takes the next one that can leave. Columns come
-// in the order in which they were opened, backwards, so a path ends; the first to reach each column goes on, so some path
-// reaches a free one.
+// reached a free column. Rows at one column are interchangeable: the path takes the next one that can leave. A path
+// visits columns in the reverse order of their opening, so it ends. The first path to reach a column continues, so at
+// least one path reaches a free column.
 template <typename T, typename Set>
 ESD_HD bool find_path(const Workspace<T, Set>& work, Set free, int start) {
   Board<T, Set>& board = *work.board;
@@ -142,7 +142,7 @@ ESD_HD void augment(Team& team, const Workspace<T, Set>& work, Set free) {
     for (int row = i; row != kNobody; row = work.next[row]) work.worker_of[row] = work.prime[row];
   });
   team.each(work.workers, [&](int j) {
-    if (board.load[j] < 0) board.load[j] = 0;  // It counts paths that came too late as well.
+    if (board.load[j] < 0) board.load[j] = 0;  // paths that came too late have decremented it, too
   });
 }
 

@@ -12,7 +12,7 @@
 
 namespace esd {
 
-// Costs that are not negative are ordered as their bits are, so that the largest can be found by an atomic on integers.
+// The bits of costs that are not negative have the order of the costs, so an integer atomic finds the largest.
 ESD_HD std::int64_t order_bits(std::int32_t cost) { return cost; }
 ESD_HD std::int64_t order_bits(float cost) {
   std::int32_t bits;
@@ -41,14 +41,14 @@ ESD_HD double cost_of_bits(std::int64_t bits, double) {
 ESD_HD bool is_cost(std::int32_t cost) { return cost >= 0; }
 ESD_HD bool is_cost(double cost) { return cost >= 0 && cost - cost == 0; }  // neither infinite nor NaN
 
-// What the threads find out about the costs together.
+// The properties of the costs that the threads find together.
 struct CostSummary {
   std::int64_t largest_bits;  // of the largest cost
-  int bad;                    // the first entry that is no cost
+  int bad;                    // the first entry that is not a cost
   int fractional;             // 1 when some cost is no integer in 28 bits
 };
 
-// How the costs of a problem become integers.
+// The conversion of a problem's costs to integers.
 struct CostScale {
   int bad;         // the first entry that is negative, infinite or NaN, -1 when there is none
   double largest;  // the largest cost
@@ -88,7 +88,7 @@ ESD_HD CostScale measure_costs(Team& team, const C* costs, int entries, CostSumm
   return scale;
 }
 
-// The costs themselves where they serve as they are, int32 in a problem of int32; null for all others.
+// The costs themselves if they can be used unchanged, int32 in a problem of int32; null for all others.
 template <typename T>
 ESD_HD const T* as_they_are(const T* costs, T) {
   return costs;
@@ -98,7 +98,7 @@ ESD_HD const T* as_they_are(const C*, T) {
   return nullptr;
 }
 
-// Points work.costs to the costs as integers, converted where need be.
+// Points work.costs to the costs as integers, converted if necessary.
 template <typename Team, typename C, typename T, typename Set>
 ESD_HD void convert_costs(Team& team, const C* costs, const CostScale& scale, Workspace<T, Set>& work) {
   work.costs = as_they_are(costs, T{});

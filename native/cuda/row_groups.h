@@ -1,5 +1,5 @@
-// The rows under prices, by a team of threads: their tight workers, and the groups of rows that have the same ones (see
-// solver/row_groups.h).
+// The rows under prices, by a team of threads: their tight workers, and the groups of rows with the same tight workers
+// (see solver/row_groups.h).
 #pragma once
 
 #include "common/host_device.h"

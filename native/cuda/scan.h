@@ -1,4 +1,4 @@
-// Running sums by a block of threads, in index order whatever the number of threads.
+// Running sums by a block of threads, in index order for any number of threads.
 #pragma once
 
 #include "common/host_device.h"

@@ -1,4 +1,4 @@
-// A whole solve by a team of threads: what the CUDA kernel runs, and what the CPU's emulation of it runs.
+// A whole solve by a team of threads, for the CUDA kernel and for its emulation on the CPU.
 #pragma once
 
 #include "common/host_device.h"
@@ -19,7 +19,7 @@ enum class CudaAlgorithm { kDual, kHungarian };
 
 // The words of the report, int64. The prices [n] follow, in units of the integers.
 enum ReportWord {
-  kBadEntry,  // the first entry that is negative, infinite or NaN; -1 when there is none: only then the rest is written
+  kBadEntry,  // the first entry that is negative, infinite or NaN; -1 if there is none: only then the rest is written
   kExponent,  // The integers are the costs times 2^exponent.
   kGap,       // cost minus dual bound; 0 proves the optimum
   kPasses,    // passes of the dual ascent
@@ -85,8 +85,8 @@ ESD_HD void solve_integers(Team& team, const SolveCall<C>& call, const CostScale
   });
 }
 
-// Solves in integers of the width that is exact. `memory` is workspace_bytes(rows, workers) large, `board` has the size
-// of a LargestBoard.
+// Solves in integers of the width that is exact. `memory` has workspace_bytes(rows, workers) bytes, `board` the size of
+// a LargestBoard.
 template <typename Set, typename Team, typename C>
 ESD_HD void solve_call(Team& team, const SolveCall<C>& call, CudaAlgorithm algorithm, char* memory, void* board) {
   const CostScale scale =

@@ -1,7 +1,7 @@
 // A problem in integers and the memory that a team of threads solves it in.
 //
-// The Board holds what all threads read between steps. It is small, so that it fits into shared memory where one block
-// works alone. The Workspace refers to everything that has an entry per row or group; it lies in global memory.
+// The Board holds the values that all threads read between steps. It is small, so that it fits into shared memory if
+// one block works alone. The Workspace refers to all arrays with an entry per row or group; they are in global memory.
 #pragma once
 
 #include "common/host_device.h"
@@ -25,12 +25,12 @@ struct Board {
   T exchange[kMaxWorkers * kMaxWorkers];  // [workers][workers], see canonical_answer.h
   T step;                                 // the least uncovered entry
   Set levels[kMaxWorkers + 1];            // the workers at each distance from one with room
-  Set found_workers;                      // what a step has found
+  Set found_workers;                      // the workers that a step has found
   int capacities[kMaxWorkers];
   int starts[kMaxWorkers];      // the sums of the capacities of the workers before
   int load[kMaxWorkers];        // the rows at each worker; of the Hungarian algorithm: the free copies of a column
   int exits[kMaxWorkers];       // the rows that can leave each column
-  int taken[kMaxWorkers];       // those of them that a path has taken
+  int taken[kMaxWorkers];       // how many of them a path has taken
   int digits[kDigits];          // a histogram of leads
   int sums[2 * kBlockThreads];  // scratch of scan()
   int changed;                  // 1 when some thread found what the step looks for
@@ -68,7 +68,7 @@ struct Workspace {
   Set* group_tight;    // [slots], the tight workers of each group
   int* origin;         // [slots], the slot of each group
   int* sizes;          // [slots], the rows of each group
-  int* left;           // [slots], those that are not placed yet
+  int* left;           // [slots], the rows of each group that are not placed yet
   Set* users;          // [slots], the workers with rows of the group
   int* shared_groups;  // [slots], the groups with rows at several workers
   int* placed;         // [groups][workers], the rows of a group at a worker

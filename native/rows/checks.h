@@ -1,5 +1,5 @@
-// What the columns of a frame must be like before anything is done with them: the checks of services/domain/rows.py and
-// ps_server/core/shard.py, which also say in words what is wrong with a frame that fails here.
+// Checks of a frame's columns before anything is done with them. services/domain/rows.py and ps_server/core/shard.py
+// have the same checks, and describe in words what is wrong with a frame that fails here.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ inline bool distinct(const std::vector<std::uint64_t>& ids) {
   return in_order(sorted);
 }
 
-// Whether every version is possible and names at least `lowest` trainings.
+// Whether every version is possible and encodes at least `lowest` trainings.
 inline bool versions_between(const std::vector<std::int64_t>& versions, std::int64_t lowest) {
   return std::all_of(versions.begin(), versions.end(), [lowest](std::int64_t version) {
     return version >= 0 && version <= kMaxVersion && trainings_of(version) >= lowest;

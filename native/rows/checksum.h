@@ -1,4 +1,4 @@
-// A checksum of one row, by which a store tells a row that is as it was written from one that is not.
+// A checksum of one row, by which a store detects a row that has changed since it was written.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace esd::rows {
 
-// Covers the id, the version and the bits of the row's floats [width]: a flipped bit changes it, and so does a row that
-// stands under another row's id.
+// Covers the id, the version and the bits of the row's floats [width]: it detects a flipped bit, and a row that is
+// stored under another row's id.
 inline std::uint32_t row_checksum(std::uint64_t id, std::int64_t version, const float* row, std::size_t width) {
   constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15ULL;  // It is odd, so that multiplying loses nothing.
   std::uint64_t sum = mix64(id ^ mix64(static_cast<std::uint64_t>(version)));

@@ -1,7 +1,7 @@
-// The pulls of one frame until all of them are answered, and the messages that answer them.
+// The unanswered pulls of one frame, and the messages that answer them.
 //
-// A pull is due until it is looked at, and lags from then until it is due again: whoever waits for it says when. The
-// message of an answer, ExchangeResponse in protos/ps.proto, is written where it will be sent from; each row is copied
+// A pull is due until it is read, and lags from then until its caller makes it due again. The message of an answer,
+// ExchangeResponse in protos/ps.proto, is written where it will be sent from; each row is copied into it once.
 // into it once.
 #pragma once
 
@@ -26,22 +26,22 @@ inline std::int64_t at_birth(std::int64_t version) { return version - trainings_
 
 ESD_HOT static void fill_initial(const InitialRows& initial, std::uint64_t id, float* row) { initial.fill(id, row); }
 
-// A row that is newer than a pull wants it, so whoever asks follows an outdated plan.
+// A row that is newer than a pull wants it: the sender of the pull follows an outdated plan.
 struct Stale {
   std::uint64_t id;
   std::int64_t version;
   std::int64_t wanted;
 };
 
-// What the rows of an answer take.
+// Bytes of a row in an answer.
 struct PulledBytes {
   std::size_t whole;   // a row with its optimizer state
-  std::size_t values;  // one without
+  std::size_t values;  // a row without it
 };
 
 class ExactPulls {
  public:
-  // The last `stateless` rows, at most all, are wanted without their optimizer state.
+  // The last `stateless` pulls (all, if there are fewer) want no optimizer state.
   ExactPulls(std::vector<std::uint64_t> ids, std::vector<std::int64_t> wanted, std::size_t stateless)
       : ids_(std::move(ids)), wanted_(std::move(wanted)), whole_(ids_.size() - stateless), due_(ids_.size()) {
     std::iota(due_.begin(), due_.end(), 0u);
@@ -51,7 +51,7 @@ class ExactPulls {
   const std::vector<std::uint32_t>& due() const { return due_; }
   const std::vector<std::uint32_t>& lagging() const { return lagging_; }
 
-  // Those of the last answer, and those that it found to be behind.
+  // The rows of the last answer, and the rows that it found behind their version.
   const std::vector<std::uint32_t>& last_found() const { return last_found_; }
   const std::vector<std::uint32_t>& last_behind() const { return last_behind_; }
 
@@ -60,7 +60,7 @@ class ExactPulls {
   bool done() const { return due_.empty() && lagging_.empty(); }
   const std::optional<Stale>& stale() const { return stale_; }
 
-  // What lags is due again.
+  // Makes the lagging pulls due again.
   void retry() {
     std::vector<std::uint32_t> due;
     due.reserve(due_.size() + lagging_.size());
@@ -69,17 +69,17 @@ class ExactPulls {
     lagging_.clear();
   }
 
-  // The longest answer with up to `limit` of the due rows.
+  // Size of the longest answer with up to `limit` of the due rows.
   std::size_t longest_answer(std::size_t limit, PulledBytes bytes) const {
     const std::size_t rows = std::min(limit, due_.size());
     return wire::AnswerWriter::kBesideRows + rows * sizeof(std::uint32_t) + size_of(due_, rows, bytes);
   }
 
-  // Writes the answer with those of the first `limit` due rows that are as they are wanted; the others lag from now on.
-  // For each row, `read(id, wanted, out, bytes)` copies so many of its first bytes to `out` if its version is `wanted`,
-  // and returns its version.
+  // Writes the answer with those of the first `limit` due rows that have their wanted version; the others then lag. For
+  // each row, `read(id, wanted, out, bytes)` copies its first `bytes` bytes to `out` if its version is `wanted`, and
+  // returns its version.
   //
-  // Returns the size of the message; 0 if there is nothing to tell. If a row is stale, that is all that changes.
+  // Returns the size of the message; 0 if it would be empty. If a row is stale, only `stale` changes.
   template <typename Read>
   std::size_t answer(std::uint64_t sequence, const wire::Stored& stored, std::size_t limit, PulledBytes bytes,
                      const Read& read, std::uint8_t* message) {
@@ -122,7 +122,7 @@ class ExactPulls {
     return position < whole_ ? bytes.whole : bytes.values;
   }
 
-  // Of the rows at the first `n` positions, which ascend.
+  // The rows at the first `n` positions, which ascend.
   std::size_t size_of(const std::vector<std::uint32_t>& positions, std::size_t n, PulledBytes bytes) const {
     const auto end = positions.begin() + static_cast<std::ptrdiff_t>(n);
     const auto whole = static_cast<std::size_t>(std::lower_bound(positions.begin(), end, whole_) - positions.begin());
@@ -131,16 +131,16 @@ class ExactPulls {
 
   std::vector<std::uint64_t> ids_;
   std::vector<std::int64_t> wanted_;
-  std::size_t whole_;  // how many, the first ones, are wanted with their optimizer state
+  std::size_t whole_;  // number of pulls, the first ones, that want the optimizer state
   std::vector<std::uint32_t> due_;
   std::vector<std::uint32_t> lagging_;
   std::vector<std::uint32_t> last_found_;
   std::vector<std::uint32_t> last_behind_;
   std::optional<Stale> stale_;
-  std::uint64_t cursor_ = 0;  // the position behind the last one that was answered
+  std::uint64_t cursor_ = 0;  // the position after the last answered one
 };
 
-// Reads rows of a table in memory, with their initial values where they were not trained in the wanted life.
+// Reads rows of a table in memory; a row that was not trained in the wanted life has its initial values.
 class ExactReader {
  public:
   ExactReader(const RowTable& table, const InitialRows& initial)

@@ -1,4 +1,4 @@
-// The part of esd.native.rows that is about the exchange: a frame applied to a table in one call, and its answers.
+// The exchange in esd.native.rows: a frame applied to a table in one call, and its answers.
 #include "rows/exchange.h"
 #include "common/arrays.h"
 
@@ -33,7 +33,7 @@ namespace {
 
 using StoredCounts = std::optional<std::tuple<std::uint64_t, std::uint64_t>>;  // new, already known
 
-// A frame and the message that its columns are parts of.
+// A frame, and the message in which its columns lie.
 struct HeldFrame {
   nb::bytes message;
   wire::FrameView frame;
@@ -43,7 +43,7 @@ struct HeldFrame {
         frame(wire::FrameView::read({static_cast<const std::uint8_t*>(message.data()), message.size()})) {}
 };
 
-// A bytes object that is written to before anybody sees it, and cut to what was written.
+// A bytes object that is written before Python code sees it, and cut to the written size.
 class PyBytes {
  public:
   explicit PyBytes(std::size_t longest) : object_(PyBytes_FromStringAndSize(nullptr, longest)) {
@@ -55,7 +55,7 @@ class PyBytes {
 
   std::uint8_t* data() const { return reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(object_)); }
 
-  // None if nothing was written.
+  // None if it is empty.
   nb::object take(std::size_t size) {
     if (size == 0) return nb::none();
     if (_PyBytes_Resize(&object_, static_cast<Py_ssize_t>(size)) != 0) throw nb::python_error();
@@ -66,13 +66,13 @@ class PyBytes {
   PyObject* object_;
 };
 
-// What has become of a frame.
+// The result of a frame.
 struct Applied {
   bool good = false;
   wire::Stored stored;
   Woken woken;
   nb::object pulls;   // ExactPulls, or None if all are answered
-  nb::object answer;  // bytes, or None if there is nothing to tell yet
+  nb::object answer;  // bytes, or None if it would be empty
 
   StoredCounts counts() const {
     if (!stored.any) return std::nullopt;
@@ -93,7 +93,7 @@ PulledBytes pulled_bytes(const TableFacts& facts) {
   return {facts.initial.width * sizeof(float), facts.initial.dimension * sizeof(float)};
 }
 
-// Does what a frame asks for; false if the frame is not what it should be. `message` has room for the longest answer.
+// Applies a frame; returns false for an invalid frame. `message` has room for the longest answer.
 bool do_frame(const TableFacts& facts, const TableParts& parts, const wire::FrameView& frame, std::size_t limit,
               Applied& applied, std::unique_ptr<ExactPulls>& pulls, std::uint8_t* message, std::size_t& size) {
   if (!frame.rows.present && !frame.gradients.present && !frame.pulls.present) return false;
@@ -175,7 +175,7 @@ nb::object answer_from_rows(ExactPulls& pulls, std::uint64_t sequence, const Sto
   return message.take(size);
 }
 
-// Ids and wanted versions of the first `limit` pulls that are due.
+// Ids and wanted versions of the first `limit` due pulls.
 nb::tuple due_rows(const ExactPulls& pulls, std::size_t limit) {
   const std::size_t n = std::min(limit, pulls.due().size());
   const Buffer<std::uint64_t> ids(n);

@@ -1,4 +1,4 @@
-// What native/rows/exchange.cpp adds to the Python module.
+// The part of the Python module that native/rows/exchange.cpp defines.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,6 +1,6 @@
-// What a frame pushes, stored in a table in memory: the rows, then the partial gradients.
+// Stores the pushes of a frame in a table in memory: the rows, then the partial gradients.
 //
-// The semantics are those of ps_server/core/table.py, which also does, and says why, what is refused here.
+// The semantics are those of ps_server/core/table.py, which applies the frames that are refused here, and explains why.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ struct Optimizer {
   Kind kind;
   double epsilon, beta1, beta2;
 
-  // Takes the step of a number on one row, at its learning rate.
+  // Takes the optimizer step with this number on one row, at its learning rate.
   void step(float* row, const float* gradient, std::int64_t number, float rate, std::size_t dimension) const {
     switch (kind) {
       case Kind::kSgd: sgd(row, gradient, 1, dimension, rate); break;
@@ -40,7 +40,7 @@ struct Optimizer {
   }
 };
 
-// What does not change as long as a table is there.
+// The constants of a table.
 struct TableFacts {
   InitialRows initial;
   Optimizer optimizer;
@@ -57,7 +57,7 @@ struct TableParts {
 
 using Woken = std::vector<WaitingRows::Ticket>;
 
-// The rows that a frame pushes. Both steps return false when a frame is not what it should be.
+// The rows that a frame pushes. Both steps return false for an invalid frame.
 class RowPush {
  public:
   RowPush(const wire::FrameView::Rows& rows, const TableFacts& facts)
@@ -70,7 +70,7 @@ class RowPush {
 
   bool good() const { return good_; }
 
-  // Nothing is stored if a row would make pending gradients void.
+  // Stores nothing if a row would make pending gradients void.
   bool store(const TableParts& parts, wire::Stored& stored, Woken& woken) const {
     {
       const std::lock_guard lock(parts.partials.mutex());
@@ -86,7 +86,7 @@ class RowPush {
   }
 
  private:
-  // Discards what is pending for earlier lives; false if what is pending for a row would be void with it.
+  // Discards pending gradients of earlier lives; returns false if a row would make other pending gradients void.
   bool make_way(const TableParts& parts) const {
     for (std::size_t i = 0; i < ids_.size(); ++i) {
       const std::int64_t target = parts.partials.split(ids_[i]).target;
@@ -133,8 +133,8 @@ class GradientPush {
 
   bool good() const { return good_; }
 
-  // Keeps the gradients, and trains the rows whose last contribution is among them. Nothing is kept if one of them skips
-  // a version or disagrees with those that are pending.
+  // Keeps the gradients, and trains the rows for which this is the last contribution. Keeps nothing if a gradient skips
+  // a version or disagrees with the pending ones.
   bool store(const TableParts& parts, wire::Stored& stored, Woken& woken) const {
     const std::lock_guard lock(parts.partials.mutex());
     std::vector<Arrival> arrivals;
@@ -190,7 +190,7 @@ class GradientPush {
 
   PartialGradients::Split split(std::size_t i) const { return {targets_[i], contributors_[i], steps_[i]}; }
 
-  // What each gradient means, after what is pending for earlier lives, or for versions that are made, is discarded.
+  // Classifies each gradient, after discarding pending ones of earlier lives and of versions that exist already.
   bool classify(const TableParts& parts, std::vector<Arrival>& arrivals) const {
     const std::size_t n = ids_.size();
     std::vector<std::int64_t> versions(n);

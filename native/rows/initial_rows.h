@@ -1,4 +1,4 @@
-// The values with which a row begins: a pure function of (seed, id), so that it does not matter who asks first.
+// The initial values of rows: a pure function of (seed, id), so that every server and worker computes the same.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct InitialRows {
   std::uint64_t seed;
   double scale;           // Values are uniform in [-scale, scale).
   std::size_t dimension;  // D, the values of a row
-  std::size_t width;      // W, with the optimizer's state, which starts at zero
+  std::size_t width;      // W, with the optimizer state, which starts at zero
 
   // Writes the initial row of `id` to `row` [width].
   void fill(std::uint64_t id, float* row) const {

@@ -1,5 +1,5 @@
-// The Python module esd.native.rows, whose interface is documented in esd/native/rows.pyi: what the parameter server
-// does to rows, on whole blocks and without the GIL.
+// The Python module esd.native.rows, whose interface is documented in esd/native/rows.pyi: the parameter server's
+// operations on rows, for whole blocks and without the GIL.
 #include <nanobind/nanobind.h>
 
 #include <cstddef>
@@ -51,7 +51,7 @@ nb::object checksums(In1<std::uint64_t> ids, In1<std::int64_t> versions, In2<flo
   return sums.array(n);
 }
 
-// What a block of rows is trained with, row by row.
+// The optimizer's inputs for a block of rows, row by row.
 void require_block(const InOut2<float>& rows, const In2<float>& gradients, const In1<float>& rates) {
   require(rows.shape(0) == gradients.shape(0) && rates.size() == rows.shape(0),
           "rows, gradients and rates differ in length");
@@ -148,7 +148,7 @@ nb::tuple table_scan(const RowTable& table, std::uint64_t cursor, std::size_t li
   return nb::make_tuple(cursor, ids.array(n), versions.array(n), rows.array(n, table.width()));
 }
 
-// The columns of a block of gradients. `check` refuses columns that differ in length.
+// The columns of a block of gradients. `check` throws if columns differ in length.
 struct Gradients {
   In1<std::uint64_t> ids;
   In1<std::int64_t> targets;

@@ -1,7 +1,7 @@
 // Optimizers, which take one step on a block of rows in place.
 //
-// A row is [D values | state]; the block has r rows, and each of them one gradient of D values. The formulas are those
-// of services/domain/tables.py, in float32 as torch computes them.
+// A row is [D values | state]; the block has r rows, and one gradient of D values per row. The formulas are those of
+// services/domain/tables.py, in float32 as torch computes them.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ ESD_HOT static void sgd(float* rows, const float* gradients, std::size_t r, std:
   for (std::size_t i = 0; i < r * dimension; ++i) rows[i] -= rate * gradients[i];
 }
 
-// The state is one float, the sum over the steps of the gradient's mean square.
+// The state is one float: the gradient's mean square, summed over the steps.
 ESD_HOT static void rowwise_adagrad(float* rows, const float* gradients, std::size_t r, std::size_t dimension,
                                     float rate, float epsilon) {
   for (std::size_t i = 0; i < r; ++i) {

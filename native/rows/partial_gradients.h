@@ -1,4 +1,4 @@
-// Partial gradients of split rows, which wait for those of the row's other contributors.
+// Partial gradients of split rows, which wait for the gradients of the row's other contributors.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,18 @@
 
 namespace esd::rows {
 
-// What one worker's gradient means for the gradients that are pending.
+// The effect of one worker's gradient on the pending gradients.
 enum class Arrival : std::uint8_t {
   kWaits = 0,      // It is new, and others are still missing.
-  kCompletes = 1,  // It is new, and the last one.
-  kRepeated = 2,   // This worker's gradient is already there.
+  kCompletes = 1,  // It is new, and the last missing one.
+  kRepeated = 2,   // This worker's gradient is pending already.
   kConflict = 3,   // It disagrees with the others on target version, contributors or step.
 };
 
-// The pending gradients by row. Whoever calls holds `mutex()`.
+// The pending gradients by row. The caller holds `mutex()`.
 class PartialGradients {
  public:
-  // What all contributors of a split row say of it.
+  // The properties on which all contributors of a split row agree.
   struct Split {
     std::int64_t target;         // the version that the sum makes
     std::uint64_t contributors;  // the workers, bit j being worker j
@@ -38,7 +38,7 @@ class PartialGradients {
 
   std::size_t dimension() const { return dimension_; }
 
-  // Tells what the worker's gradient would mean, and changes nothing.
+  // Returns the effect that the worker's gradient would have; changes nothing.
   Arrival inspect(std::uint64_t id, const Split& split, unsigned worker) const {
     const std::uint64_t self = std::uint64_t{1} << worker;
     const auto found = pending_.find(id);
@@ -49,7 +49,7 @@ class PartialGradients {
     return (pending.arrived | self) == split.contributors ? Arrival::kCompletes : Arrival::kWaits;
   }
 
-  // Keeps a copy of the gradient, which the caller has inspected: it is new and agrees with the others.
+  // Keeps a copy of a gradient that the caller has inspected: it is new and agrees with the others.
   void add(std::uint64_t id, const Split& split, unsigned worker, const float* gradient) {
     std::unique_ptr<float[]> copy(new float[dimension_]);
     std::copy_n(gradient, dimension_, copy.get());
@@ -86,7 +86,7 @@ class PartialGradients {
     if (own_is_due) add(gradient);
   }
 
-  // Forgets what is pending for the row.
+  // Drops the pending gradients of the row.
   void discard(std::uint64_t id) {
     const auto found = pending_.find(id);
     if (found == pending_.end()) return;
@@ -94,7 +94,7 @@ class PartialGradients {
     pending_.erase(found);
   }
 
-  // What the contributors said of the row; zeros where nothing is pending.
+  // The split of the row's pending gradients; zeros if none is pending.
   Split split(std::uint64_t id) const {
     const auto found = pending_.find(id);
     return found == pending_.end() ? Split{0, 0, 0} : found->second.split;

@@ -2,7 +2,7 @@
 //
 // Rows are spread over segments, each with its own lock, hash index and row chunks. Chunks never move, so growth copies
 // no row. The index of a segment doubles alone, so no pause is longer than one segment's rehash (1/256 of the table).
-// The space of a forgotten row is given to the next new one.
+// The space of a removed row is given to the next new one.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace esd::rows {
 
-// A version says how often the row was trained in its present life: life * 2^30 + trainings
+// A version encodes how often the row was trained in its present life: life * 2^30 + trainings
 // (services/domain/versions.py).
 inline std::int64_t trainings_of(std::int64_t version) { return version & ((std::int64_t{1} << 30) - 1); }
 
@@ -29,7 +29,7 @@ class RowTable {
 
   std::size_t width() const { return width_; }
 
-  // Reads the versions of n rows, 0 where there is none.
+  // Reads the versions of n rows, 0 for an absent row.
   void versions(const std::uint64_t* ids, std::size_t n, std::int64_t* out) const {
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint64_t hash = mix64(ids[i]);
@@ -40,7 +40,7 @@ class RowTable {
     }
   }
 
-  // Reads versions and rows [n, W], version 0 and zeros where there is none.
+  // Reads versions and rows [n, W], version 0 and zeros for an absent row.
   void read(const std::uint64_t* ids, std::size_t n, std::int64_t* versions, float* rows) const {
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint64_t hash = mix64(ids[i]);
@@ -56,7 +56,7 @@ class RowTable {
     }
   }
 
-  // Stores each row whose version is above the stored one. Writes to stored[i] whether row i was.
+  // Stores each row whose version is above the stored one. Writes to stored[i] whether row i was stored.
   void write_newer(const std::uint64_t* ids, std::size_t n, const std::int64_t* versions, const float* rows,
                    bool* stored) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -71,8 +71,8 @@ class RowTable {
     }
   }
 
-  // Calls take(version, floats) with the version of one row, 0 if there is none, and its floats [W], which nobody
-  // changes meanwhile.
+  // Calls take(version, floats) with the version of one row, 0 if it is absent, and its floats [W], which stay
+  // unchanged during the call.
   template <typename Take>
   void look_up(std::uint64_t id, const Take& take) const {
     const std::uint64_t hash = mix64(id);
@@ -82,8 +82,8 @@ class RowTable {
     take(record ? header(record).version : 0, record ? record + sizeof(Header) : nullptr);
   }
 
-  // Stores one row, whose floats [W] may lie at any address, if its version is above the stored one. What was there
-  // before is kept in `pre_images`, if there are any and they do not have the row yet, one version above its own.
+  // Stores one row, whose floats [W] may lie at any address, if its version is above the stored one. The previous row
+  // is first kept in `pre_images`, if these are given and do not have the row yet, one version above its own.
   bool write_newer(std::uint64_t id, std::int64_t version, const void* row, RowTable* pre_images) {
     const std::uint64_t hash = mix64(id);
     Segment& segment = segments_[hash >> kSegmentShift];
@@ -97,7 +97,7 @@ class RowTable {
     return true;
   }
 
-  // Stores each row whatever is there; version 0 forgets the row.
+  // Stores each row, in place of the stored one; version 0 removes the row.
   void overwrite(const std::uint64_t* ids, std::size_t n, const std::int64_t* versions, const float* rows) {
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint64_t hash = mix64(ids[i]);
@@ -113,7 +113,7 @@ class RowTable {
     }
   }
 
-  // Forgets each row whose version is below `below`; returns how many there were. Their space is used again.
+  // Removes each row whose version is below `below`; returns their number. Their space is reused.
   std::size_t forget_older(const std::uint64_t* ids, std::size_t n, std::int64_t below) {
     std::size_t count = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -128,8 +128,8 @@ class RowTable {
     return count;
   }
 
-  // Copies up to `limit` rows from `cursor` on, which is 0 to start and is moved behind them. Returns how many there
-  // were, none at the end.
+  // Copies up to `limit` rows from `cursor` on, which starts at 0 and is advanced past them. Returns their number, 0 at
+  // the end.
   std::size_t scan(std::uint64_t& cursor, std::size_t limit, std::uint64_t* ids, std::int64_t* versions,
                    float* rows) const {
     std::size_t n = 0;
@@ -200,8 +200,8 @@ class RowTable {
     std::vector<Entry> index;  // with open addressing and linear probing; a power of two, at most 3/4 full
     int index_bits = 0;
     std::vector<std::unique_ptr<std::byte[]>> chunks;
-    std::size_t size = 0;               // all slots, the vacant ones included
-    std::vector<std::uint32_t> vacant;  // slots of forgotten rows, whose records are at version 0
+    std::size_t size = 0;               // number of slots, the vacant ones included
+    std::vector<std::uint32_t> vacant;  // slots of removed rows, whose records are at version 0
     std::int64_t trainings = 0;
   };
 
@@ -214,7 +214,7 @@ class RowTable {
     return segment.chunks[slot >> chunk_shift_].get() + (slot & (chunk_rows() - 1)) * stride_;
   }
 
-  // Where probing starts. The ids of a shard share mix64(id) mod shards, so the low bits alone would collide.
+  // The first position to probe. The ids of a shard share mix64(id) mod shards, so the low bits alone would collide.
   static std::size_t home(const Segment& segment, std::uint64_t hash) {
     return (hash << 8) * kFibonacci >> (64 - segment.index_bits);
   }
@@ -229,7 +229,7 @@ class RowTable {
     }
   }
 
-  // Stores a row unless there is one; null: a row of zeros.
+  // Stores a row unless it exists; null stands for a row of zeros.
   void keep(std::uint64_t id, std::int64_t version, const void* row) {
     const std::uint64_t hash = mix64(id);
     Segment& segment = segments_[hash >> kSegmentShift];
@@ -271,8 +271,8 @@ class RowTable {
     return segment.size++;
   }
 
-  // Forgets the row, if it is there. Entries that lie behind the gap only because its place was taken move up, so that
-  // probing still finds them.
+  // Removes the row, if it exists. Later entries of the same probing sequence move up into the gap, so that probing
+  // still finds them.
   void forget(Segment& segment, std::uint64_t hash, std::uint64_t id) {
     if (segment.index.empty()) return;
     const std::size_t mask = segment.index.size() - 1;

@@ -1,4 +1,4 @@
-// The rows that pulls wait for: which pull has nothing to wait for any more when rows have been stored.
+// The rows that pulls wait for; finds the pulls whose last missing row was stored.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace esd::rows {
 
-// One thread uses it: the event loop, which also hears what other threads have stored.
+// Must be used by one thread: the event loop, to which other threads announce their rows.
 class WaitingRows {
  public:
-  using Ticket = std::uint64_t;  // names a pull
+  using Ticket = std::uint64_t;  // identifies a pull
 
-  // From now on the pull waits for this row at `wanted` or later.
+  // Makes the pull wait for this row at version `wanted` or later.
   void expect(Ticket ticket, std::uint64_t id, std::int64_t wanted) {
     Pull& pull = pulls_[ticket];
     if (pull.missing++ == 0) pull.ids.clear();
@@ -23,7 +23,7 @@ class WaitingRows {
     waiting_[id].push_back({ticket, wanted});
   }
 
-  // The pull has read the row as it wants it.
+  // The pull has read the row at its wanted version, and waits for it no more.
   void found(Ticket ticket, std::uint64_t id) {
     const auto row = waiting_.find(id);
     if (row == waiting_.end()) return;
@@ -35,7 +35,7 @@ class WaitingRows {
     if (row->second.empty()) waiting_.erase(row);
   }
 
-  // The row can be read at `version` now. Adds to `woken` the pulls for which it was the last one.
+  // The row can be read at `version` now. Adds to `woken` the pulls whose last missing row it was.
   void announce(std::uint64_t id, std::int64_t version, std::vector<Ticket>& woken) {
     const auto row = waiting_.find(id);
     if (row == waiting_.end()) return;
@@ -49,13 +49,13 @@ class WaitingRows {
     if (waiters.empty()) waiting_.erase(row);
   }
 
-  // How many rows the pull still waits for.
+  // Number of rows that the pull still waits for.
   std::size_t missing(Ticket ticket) const {
     const auto pull = pulls_.find(ticket);
     return pull == pulls_.end() ? 0 : pull->second.missing;
   }
 
-  // A row that the pull waits for, and its version; {0, -1} if there is none.
+  // A row that the pull waits for, and its version; {0, -1} if it waits for none.
   std::pair<std::uint64_t, std::int64_t> first_missing(Ticket ticket) const {
     const auto pull = pulls_.find(ticket);
     if (pull != pulls_.end()) {
@@ -70,7 +70,7 @@ class WaitingRows {
     return {0, -1};
   }
 
-  // The pull waits for nothing more.
+  // Ends all waits of the pull.
   void forget(Ticket ticket) {
     const auto pull = pulls_.find(ticket);
     if (pull == pulls_.end()) return;
@@ -81,7 +81,7 @@ class WaitingRows {
     pulls_.erase(ticket);
   }
 
-  // The number of rows that are waited for.
+  // Number of rows that any pull waits for.
   std::size_t size() const { return waiting_.size(); }
 
  private:
@@ -90,7 +90,7 @@ class WaitingRows {
     std::int64_t wanted;
   };
   struct Pull {
-    std::vector<std::uint64_t> ids;  // that were expected since it last waited for nothing
+    std::vector<std::uint64_t> ids;  // expected since the pull last waited for nothing
     std::size_t missing = 0;
   };
 

@@ -1,4 +1,4 @@
-// The least optimal prices: the same ones whatever the algorithm found and wherever it started.
+// The least optimal prices, which do not depend on the algorithm or its start.
 #pragma once
 
 #include <algorithm>

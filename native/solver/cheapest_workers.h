@@ -1,6 +1,6 @@
-// Passes over the cost matrix under prices: which workers are cheapest for each row, and by how much.
+// Passes over the cost matrix under prices: the cheapest workers of each row, and their lead over the others.
 //
-// A worker is called tight for a row when no worker has a lower cost + price. A pass takes kLanes rows at a time
+// A worker is called tight for a row when no worker has a lower cost + price. A pass processes kLanes rows at a time
 // through all columns, which keeps their running minima in vector registers.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What dispatch by the value of each field would have moved, over batches that are known.
+// The transfers of dispatch by the value of each field, over known batches.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@ struct ProfiledBatches {
   const std::uint64_t* ids;  // [samples, fields], batch after batch
   std::size_t samples;       // of all batches together
   std::size_t fields;
-  const std::vector<std::size_t>& ends;  // by batch, the sample behind its last one
+  const std::vector<std::size_t>& ends;  // by batch, the end of its samples
 };
 
 namespace rendezvous {
 
-// Where all samples would go by the values of one field, [samples].
+// The workers of all samples by the values of one field, [samples].
 inline std::vector<std::int32_t> assign_batches(const ProfiledBatches& batches, std::size_t field,
                                                 const std::vector<std::vector<int>>& rooms) {
   std::vector<std::int32_t> worker_of(batches.samples);
@@ -35,7 +35,7 @@ inline std::vector<std::int32_t> assign_batches(const ProfiledBatches& batches, 
   return worker_of;
 }
 
-// What it costs to bring one row from the workers that trained it last to those that train it now.
+// The cost of bringing one row from the workers that trained it last to the workers that train it now.
 inline std::int64_t moving_cost(WorkerSet last, WorkerSet now, const std::int32_t* link_costs) {
   std::int64_t cost = 0;
   const WorkerSet latest = last.when(!last.several());
@@ -46,8 +46,9 @@ inline std::int64_t moving_cost(WorkerSet last, WorkerSet now, const std::int32_
 
 }  // namespace rendezvous
 
-// By field, the cost of all pulls and update pushes if every batch were assigned by this field's values, from empty
-// caches that nothing leaves, [fields]. `rooms` are the workers' samples, by batch and worker; `link_costs` [workers].
+// By field, the cost of all pulls and update pushes if every batch were assigned by this field's values, with caches
+// that are empty at first and never evict, [fields]. `rooms` are the workers' samples, by batch and worker;
+// `link_costs` [workers].
 inline std::vector<std::int64_t> profile_fields(const ProfiledBatches& batches,
                                                 const std::vector<std::vector<int>>& rooms,
                                                 const std::int32_t* link_costs) {

@@ -1,4 +1,4 @@
-// Greedy heuristics, which give samples one after another to the best worker with room: HybridDis' partition criteria
+// Greedy heuristics, which assign samples one after another to the best worker with room: HybridDis' partition criteria
 // and its heuristic Heu (ESD §4.3, Algorithm 2), and Herald's allocation (Alg. 1, lines 8-12).
 #pragma once
 
@@ -16,11 +16,11 @@
 
 namespace esd {
 
-// What a sample's costs + prices are ranked by; "min2" is the second smallest of them.
+// The ranking of a sample by its costs + prices; "min2" is the second smallest of them.
 enum class Criterion { kMin2Min, kMin3Min, kMin3Min2, kRowMean };
 
-// Writes the criterion of each row of costs + prices over the active workers to `values` [rows]. A row of fewer than p
-// costs has its largest as p-th smallest.
+// Writes the criterion of each row of costs + prices over the active workers to `values` [rows]. For a row of fewer
+// than p costs the p-th smallest is its largest.
 template <typename C>
 ESD_HOT void criterion_values(const C* costs, int rows, int workers, const std::vector<int>& active,
                               const double* prices, Criterion criterion, double* values) {
@@ -80,7 +80,7 @@ inline std::vector<std::uint32_t> descending_order(const std::vector<double>& va
   return order;
 }
 
-// The workers that still have room, ascending; `take` uses one place up.
+// The workers that still have room, ascending; `take` uses up one of a worker's free places.
 class OpenWorkers {
  public:
   explicit OpenWorkers(std::vector<int> room) : room_(std::move(room)) {

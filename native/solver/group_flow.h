@@ -1,10 +1,10 @@
-// Places all rows on their tight workers within capacity, as far as the prices allow: a maximum flow over row groups.
+// Assigns all rows to tight workers within capacity, as far as the prices allow: a maximum flow over row groups.
 //
 // The flow is a preflow with exact distance labels. All rows are placed at once, which may overload workers. A phase
-// labels every worker with its distance from one with room, where an arc j -> j' is a group that has rows at j and may
-// use j'; then it moves the surplus one label down at a time. When no overloaded worker has a label, the flow is
-// maximum and what the overloaded workers reach is a minimum cut: of all sets of workers that more rows insist on than
-// the set can hold, the one with the widest margin.
+// labels every worker with its distance from a worker with room, where an arc j -> j' is a group that has rows at j and
+// may use j'; then it moves the surplus one label down at a time. When no overloaded worker has a label, the flow is
+// maximum, and the workers that the overloaded ones reach form a minimum cut: of all sets of workers that more rows
+// insist on than the set can hold, the one with the widest margin.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class GroupFlow {
     }
   }
 
-  // The workers whose prices are too low, those that surplus rows could reach. Empty when the prices are optimal.
+  // The workers whose prices are too low: workers that surplus rows could reach. Empty if the prices are optimal.
   Set violated() const {
     Set set = overloaded();
     for (Set before{}; before != set;) {
@@ -46,7 +46,7 @@ class GroupFlow {
     return set;
   }
 
-  // Hands the rows of each group to its workers, in ascending order of both. Uses the flow up; `load` remains.
+  // Hands the rows of each group to its workers, in ascending order of both. Consumes the flow; `load` remains.
   void assign(int* worker_of_row) {
     for (std::size_t i = 0; i < groups_.of_row.size(); ++i) {
       const int group = groups_.of_row[i];
@@ -134,7 +134,7 @@ class GroupFlow {
     return true;
   }
 
-  // Moves worker j's surplus to worker `to`, group by group: all that can go, or what there is room for.
+  // Moves worker j's surplus to worker `to`, group by group: as many rows as can move, or as `to` has room for.
   void move_surplus(int j, int to, bool within_room) {
     int limit = load[j] - capacities_[j];
     if (within_room) limit = std::min(limit, capacities_[to] - load[to]);

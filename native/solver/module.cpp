@@ -1,5 +1,5 @@
 // The Python module esd.native.solver, whose interface is documented in esd/native/solver.pyi. It checks arguments,
-// picks the integer type that is exact for the costs, and gives results back in the units of the costs.
+// chooses the integer type that is exact for the costs, and returns results in the units of the costs.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -85,7 +85,7 @@ void check_sum(const Capacities& capacities, int rows) {
            std::to_string(rows));
 }
 
-// Reads the prices as doubles, zeros where there are none, and checks their number and values.
+// Reads the prices as doubles, zeros if none are given, and checks their number and values.
 std::vector<double> read_prices(const std::optional<AnyVector>& prices, int workers) {
   std::vector<double> read(workers, 0.0);
   if (!prices) return read;
@@ -155,7 +155,7 @@ void solve_as(const C* costs, Shape shape, const int* capacities, const std::opt
   }
 }
 
-// Picks the integer type and the exponent for the costs, and solves.
+// Chooses the integer type and the exponent for the costs, and solves.
 template <typename C>
 Outcome solve_costs(const C* costs, Shape shape, const int* capacities,
                     const std::optional<std::vector<double>>& prices, std::optional<esd::Algorithm> wanted,

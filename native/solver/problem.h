@@ -1,7 +1,7 @@
 // The assignment problem in integers: k rows (samples) with a cost at each of n workers, and the workers' capacities.
 //
-// The costs are kept in both layouts. Passes over the whole matrix read one contiguous column per worker; whatever
-// follows single rows reads the caller's matrix.
+// The costs are kept in both layouts: passes over the whole matrix read one contiguous column per worker; code that
+// reads single rows uses the caller's matrix.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Columns {
   const T* data;          // [n][stride], padded with zeros
   std::ptrdiff_t stride;  // at least `rows`, a multiple of kLanes
   int rows;
-  const int* workers;  // [worker_count], the columns that count: workers with capacity, ascending
+  const int* workers;  // [worker_count], the columns in use: workers with capacity, ascending
   int worker_count;
 };
 
@@ -43,8 +43,7 @@ struct Problem {
 
   static std::ptrdiff_t padded(int rows) { return (static_cast<std::ptrdiff_t>(rows) + kLanes - 1) / kLanes * kLanes; }
 
-  // Writes out[j][r] = costs[selected[r]][j] for `rows` rows; takes the first rows as they come where `selected` is
-  // null.
+  // Writes out[j][r] = costs[selected[r]][j] for `rows` rows; uses the first rows if `selected` is null.
   static void transpose(const T* costs, const int* selected, int rows, int n, std::vector<T>& out) {
     const std::ptrdiff_t stride = padded(rows);
     out.assign(stride * n, T{0});

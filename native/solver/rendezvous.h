@@ -16,8 +16,8 @@ namespace esd {
 
 namespace rendezvous {
 
-// How far a worker is from a value; the nearest one of many workers is each with a probability in proportion to its
-// `share`. It is that worker's own: no other worker's coming, going or share changes it.
+// The distance of a worker from a value. Each of several workers is the nearest with a probability proportional to its
+// `share`. The distance depends on this worker alone: changes of other workers and their shares do not affect it.
 inline double distance(std::uint64_t value, std::size_t worker, int share) {
   const std::uint64_t hash = mix64(value ^ mix64(worker + 1));
   return -std::log((static_cast<double>(hash >> 11) + 1) * 0x1p-53) / share;
@@ -25,15 +25,15 @@ inline double distance(std::uint64_t value, std::size_t worker, int share) {
 
 }  // namespace rendezvous
 
-// Gives each sample to the worker with room that is nearest to its value. Values come in the order of their hashes,
-// samples of one value in the order of the batch, so it is the same values that do not find room where they belong.
-// `room` [n] sums to at least `samples`, and is also each worker's share; `worker_of` is [samples].
+// Assigns each sample to the nearest worker with room. Values are placed in the order of their hashes, samples of one
+// value in the order of the batch, so in every batch the same values find no room at their nearest worker. `room` [n]
+// sums to at least `samples`, and is also each worker's share; `worker_of` is [samples].
 inline void assign_by_value(const std::uint64_t* values, std::size_t samples, std::vector<int> room,
                             std::int32_t* worker_of) {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> order(samples);
   for (std::uint32_t i = 0; i < samples; ++i) order[i] = {mix64(values[i]), i};
   std::sort(order.begin(), order.end());
-  std::vector<std::int32_t> workers;  // by distance from the value at hand, those without any share left out
+  std::vector<std::int32_t> workers;  // by distance from the present value, without workers that have no share
   for (std::size_t j = 0; j < room.size(); ++j) {
     if (room[j] > 0) workers.push_back(static_cast<std::int32_t>(j));
   }

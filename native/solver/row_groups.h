@@ -1,6 +1,6 @@
-// Groups of rows that have the same tight workers: to the flow they are interchangeable.
+// Groups of rows with the same tight workers, which are interchangeable in the flow.
 //
-// Thousands of rows make a few hundred groups, so the flow works on groups and hands their rows out at the end.
+// Thousands of rows form a few hundred groups, so the flow works on groups and distributes their rows at the end.
 #pragma once
 
 #include <algorithm>

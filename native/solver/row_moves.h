@@ -1,8 +1,8 @@
-// The cheapest row to move from each worker to each other one, kept up to date while rows move.
+// The cheapest row to move from each worker to each other worker, kept up to date while rows move.
 //
-// These are the arcs of the graph of workers in which surplus rows take shortest paths. A heap per pair of workers
-// holds the rows whose move adds the least cost; the rows beyond are represented by a bound. An arc whose heap has run
-// empty is known by its bound only, and exact again after `rebuild`.
+// These are the arcs of the graph of workers in which surplus rows follow shortest paths. A heap per pair of workers
+// holds the rows whose move adds the least cost; a bound stands for the other rows. If the heap of an arc has run
+// empty, only the bound is known, until `rebuild` makes the arc exact again.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace esd {
 
-// Whether moving a row that costs `here` now adds less than the bound at any of n workers.
+// Whether moving a row with cost `here` to any of n workers adds less than the arc's bound.
 template <typename T>
 ESD_HOT bool any_below(const T* costs, T here, const T* bounds, int n) {
   bool any = false;
@@ -29,8 +29,8 @@ class RowMoves {
  public:
   static constexpr std::int64_t kNoMove = std::numeric_limits<std::int64_t>::max();
 
-  // `rows` lists the problem's rows in play and `worker_of` [rows.size()] says where they are; both stay the caller's
-  // and must outlive this. A heap is shortened to its cheapest `heap_rows` when it has twice as many.
+  // `rows` lists the problem's rows in play and `worker_of` [rows.size()] holds their workers; the caller owns both,
+  // and they must outlive this object. A heap is cut to its cheapest `heap_rows` when it has twice as many.
   RowMoves(const Problem<T>& problem, const std::vector<int>& rows, std::vector<int>& worker_of, int heap_rows)
       : problem_(problem),
         n_(problem.workers),
@@ -45,13 +45,13 @@ class RowMoves {
     for (int j = 0; j < n_; ++j) finish(j);
   }
 
-  // What moving one row from `from` to `to` adds to the cost at least; kNoMove where no row can move.
+  // The least cost that moving one row from `from` to `to` adds; kNoMove if no row can move.
   std::int64_t cost(int from, int to) const { return costs_[pair(from, to)]; }
 
-  // Whether `cost` is that of a row in the heap and not merely a bound.
+  // Whether `cost` belongs to a row in the heap and is not merely a bound.
   bool exact(int from, int to) const { return !heaps_[pair(from, to)].empty(); }
 
-  // Fills worker `from`'s heaps again, which makes its arcs exact.
+  // Refills worker `from`'s heaps, which makes its arcs exact.
   void rebuild(int from) {
     reset(from);
     for (std::size_t r = 0; r < rows_.size(); ++r)
@@ -123,7 +123,7 @@ class RowMoves {
     }
   }
 
-  // Keeps the cheapest half of a heap; what is dropped, now and later, costs at least the new bound.
+  // Keeps the cheapest half of a heap; every row that is dropped, now or later, costs at least the new bound.
   void shorten(std::vector<Entry>& heap, T& bound) {
     const auto last = heap.begin() + static_cast<std::ptrdiff_t>(heap_rows_) - 1;
     std::nth_element(heap.begin(), last, heap.end(), cheaper);
@@ -131,7 +131,7 @@ class RowMoves {
     heap.resize(heap_rows_);
   }
 
-  // Makes heaps of worker `from`'s entries once they are all there.
+  // Turns worker `from`'s entries into heaps once they are complete.
   void finish(int from) {
     for (int to = 0; to < n_; ++to)
       std::make_heap(heaps_[pair(from, to)].begin(), heaps_[pair(from, to)].end(), dearer);

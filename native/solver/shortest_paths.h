@@ -1,8 +1,8 @@
-// Multilevel successive shortest paths: prices from nested samples of the rows make the full problem nearly done.
+// Multilevel successive shortest paths: prices from nested samples of the rows leave little work for the full problem.
 //
-// At each level rows start at a tight worker, so that complementary slackness holds, and surplus rows then move
-// along shortest paths in the graph of n workers until every worker is within capacity. The result is exact whatever
-// prices the coarser levels gave.
+// At each level rows start at a tight worker, so that complementary slackness holds, and surplus rows then move along
+// shortest paths in the graph of n workers until every worker is within capacity. The result is exact for any prices of
+// the coarser levels.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class PathSearch {
     }
   }
 
-  // These are of the last search: the length of the path to worker j, and the worker before it, -1 where a path starts.
+  // Results of the last search: the length of the path to worker j, and the worker before j, -1 where a path starts.
   std::int64_t distance(int j) const { return distance_[j]; }
   int parent(int j) const { return parent_[j]; }
 
@@ -53,7 +53,7 @@ class PathSearch {
   void relax(const RowMoves<T>& moves, const T* prices, int from, int to) {
     const std::int64_t added = moves.cost(from, to);
     if (settled_[to] || added == RowMoves<T>::kNoMove) return;
-    // A bound may make the reduced cost negative, the rows behind it never do.
+    // A bound may make the reduced cost negative; the rows that it stands for never do.
     const std::int64_t reduced = std::max<std::int64_t>(added + prices[to] - prices[from], 0);
     const std::int64_t length = distance_[from] + reduced;
     if (length < distance_[to]) {
@@ -86,7 +86,7 @@ class ShortestPaths {
 
  private:
   static constexpr int kRatio = 8;      // rows of a level per row of the next coarser one
-  static constexpr int kCoarsest = 64;  // a level with more rows gets a coarser one
+  static constexpr int kCoarsest = 64;  // a level with more rows gets a coarser level
 
   // Draws nested pseudo-random samples, from all rows to the coarsest.
   std::vector<std::vector<int>> samples() const {
@@ -160,7 +160,7 @@ class ShortestPaths {
     }
   }
 
-  // Makes the arcs of the path exact. Returns true when one was only a bound, so that the search must be repeated.
+  // Makes the arcs of the path exact. Returns true if one was only a bound, so that the search must be repeated.
   bool make_exact(RowMoves<T>& moves, int target) const {
     bool changed = false;
     for (int to = target; search_.parent(to) >= 0; to = search_.parent(to)) {

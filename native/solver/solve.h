@@ -1,7 +1,7 @@
 // The whole solve of an integer problem: an algorithm for optimal prices, the canonical assignment, and its proof.
 //
-// The answer depends on the costs and capacities only, neither on the algorithm nor on its start: prices are replaced
-// by the least optimal ones, and ties under them are broken by one rule, a flow over sorted groups.
+// The answer depends only on the costs and capacities, not on the algorithm or its start: prices are replaced by the
+// least optimal ones, and ties under them are broken by one rule, a flow over sorted groups.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,9 @@ struct IntegerSolution {
   std::vector<int> assignment;             // [k], the worker of each row
   std::vector<std::int64_t> prices;        // [n], canonical
   double gap = 0;                          // cost minus dual bound, in units of the integer costs; 0 proves the optimum
-  Algorithm algorithm = Algorithm::kDual;  // the one that reached the optimum
-  int passes = 0;                          // of the dual ascent
-  int augmentations = 0;                   // paths of the shortest paths
+  Algorithm algorithm = Algorithm::kDual;  // the algorithm that reached the optimum
+  int passes = 0;                          // passes of the dual ascent
+  int augmentations = 0;                   // paths of successive shortest paths
 };
 
 // Solves with worker sets of the given type. `start` [n] lies within +-kPriceRange / 2, or is null for zeros.
@@ -59,7 +59,7 @@ IntegerSolution solve_with_sets(const Problem<T>& problem, const std::int64_t* s
     const T cost = problem.by_row[static_cast<std::ptrdiff_t>(i) * problem.workers + j];
     solution.gap += static_cast<double>(cost + prices[j] - flow.low[i]);
   }
-  for (int j = 0; j < problem.workers; ++j)  // A worker that is not at its capacity makes this no solution.
+  for (int j = 0; j < problem.workers; ++j)  // not a solution if a worker is not at its capacity
     if (flow.load[j] != problem.capacities[j]) solution.gap = std::numeric_limits<double>::infinity();
   solution.prices.assign(prices.begin(), prices.end());
   return solution;

@@ -89,7 +89,7 @@ auto hash_texts(std::uint64_t field_key, const In1<Offset>& offsets, const In1<s
   return to_numpy(std::move(ids));
 }
 
-// A number has the id of its decimal digits, so that it is the same value in a file of text.
+// The id of a number is the id of its decimal digits, so that it equals the same value in a text file.
 template <typename Integer>
 auto hash_integers(std::uint64_t field_key, const In1<Integer>& values) {
   std::vector<std::uint64_t> ids(values.size());

@@ -1,4 +1,4 @@
-// The parser walks over each line once, field by field, and writes ids and numbers where the block wants them.
+// The parser reads each line once, field by field, and writes ids and numbers straight to the columns of the block.
 #include "text/parser.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kShown = 40;                             // the most bytes of a wrong value that a message shows
 constexpr std::int64_t kExactInteger = std::int64_t{1} << 53;  // Numbers travel as float64.
 
-// Describes a mistake. Returns false, for the caller to return.
+// Records a mistake. Returns false, for the caller to return.
 bool refuse(Mistake& mistake, std::string expected, std::string_view found, bool at_end = false) {
   mistake.expected = std::move(expected);
   mistake.found = std::string(found.substr(0, kShown));
@@ -40,7 +40,7 @@ bool read_decimal(std::string_view text, double& number) {
   return error == std::errc{} && end == text.data() + text.size() && std::isfinite(static_cast<float>(number));
 }
 
-// Walks over the fields of one line.
+// Iterates over the fields of one line.
 class Fields {
  public:
   Fields(std::string_view line, const Format& format) : rest_(line), format_(format) {}
@@ -50,7 +50,7 @@ class Fields {
 
   enum class Step { kField, kEnd, kOpenQuote, kTextAfterQuote };
 
-  // Moves to the next field and points `value` to its text without quotes. After a mistake `value` is what was found.
+  // Moves to the next field and points `value` to its text without quotes. After a mistake `value` is the text found.
   Step next(std::string_view& value) {
     if (ended_) return Step::kEnd;
     if (format_.quoted && !rest_.empty() && rest_.front() == '"') return next_quoted(value);
@@ -117,7 +117,7 @@ Parser::Parser(Format format) : format_(std::move(format)) {
 }
 
 Block Parser::parse(std::string_view text, std::size_t bad_allowed) const {
-  // There are at most this many records; a line that turns out not to be one takes one row more.
+  // There are at most this many records; a line that turns out not to be a record uses one row more.
   std::size_t rows = 1;
   for (char c : text) rows += c == '\n';
   const std::size_t shortest_line = std::max<std::size_t>(format_.columns.size(), 1);  // its delimiters and a newline

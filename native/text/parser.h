@@ -10,24 +10,24 @@
 
 namespace esd::text {
 
-// What a column is; esd/native/text.pyi says what its values must look like.
+// The kind of a column; esd/native/text.pyi defines the valid values of each.
 enum class Kind { kSkip, kId, kInteger, kDecimal, kFlag };
 
 struct Column {
   Kind kind;
   bool optional;            // whether a number may be absent; then it becomes NaN
-  std::uint64_t field_key;  // what an id column's values are hashed with
+  std::uint64_t field_key;  // key with which an id column's values are hashed
 };
 
 struct Format {
   std::vector<Column> columns;
   std::string delimiter;  // one or two bytes
   bool quoted;            // whether fields may have CSV quotes: "a,b", with "" for a quote inside them
-  std::string missing;    // how an absent number is written, besides as nothing
+  std::string missing;    // text of an absent number, in addition to an empty field
   std::size_t max_line_bytes;
 };
 
-// Why one line is not a record.
+// The reason why one line is not a record.
 struct Mistake {
   std::size_t line;    // counted from 0 within the block
   std::size_t column;  // counted from 1; 0 stands for the whole line
@@ -36,8 +36,8 @@ struct Mistake {
   bool at_end;        // The line ended, so nothing was found.
 };
 
-// What a text holds. Of n records, the ids are [n, id columns] and the numbers [n, number columns], in column order;
-// both vectors may be longer.
+// The content of a text. Of n records, the ids are [n, id columns] and the numbers [n, number columns], in column
+// order; both vectors may be longer.
 struct Block {
   std::vector<std::uint64_t> ids;
   std::vector<double> numbers;
@@ -50,7 +50,7 @@ class Parser {
  public:
   explicit Parser(Format format);
 
-  // Parses all lines of the text; the last one need not end in a newline. Lines that are no records are left out and
+  // Parses all lines of the text; the last one need not end in a newline. Lines that are not records are left out and
   // reported. Parsing stops after `bad_allowed` + 1 of them.
   Block parse(std::string_view text, std::size_t bad_allowed) const;
 

@@ -1,7 +1,7 @@
 // The update of a worker's embedding rows after a backward pass, in the slots of its cache.
 //
-// The backward pass gives a gradient to every id of every sample; those of a row are added up in the samples' order, so
-// that the sum does not depend on anything else. What becomes of the sum is decided by who trains the row.
+// The backward pass yields a gradient for every id of every sample; the gradients of a row are added up in the order of
+// the samples, so that the sum depends on nothing else. The use of the sum depends on the workers that train the row.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace esd::training {
 // The distinct rows of a micro-batch, and the gradients that its samples give them.
 struct Trained {
   const std::uint32_t* slots;         // [u], of each distinct row
-  const std::uint64_t* contributors;  // [u], the workers that train it, as bits; none: it is replicated
+  const std::uint64_t* contributors;  // [u], the workers that train it, as bits; 0: it is replicated
   std::size_t rows;                   // u
   const std::uint32_t* inverse;       // [lookups], the row of each id, sample by sample
   const float* gradients;             // [lookups, D]
@@ -39,7 +39,7 @@ ESD_HOT static void add_up(const Trained& trained, float* sums) {
   }
 }
 
-// Trains every row with `update(row, gradient)`, and adds the gradient to what is in the slot of `gathered` [C, D].
+// Trains every row with `update(row, gradient)`, and adds the gradient to the row's slot of `gathered` [C, D].
 template <typename Update>
 void train_gathering(float* cache, std::size_t width, float* gathered, const Trained& trained, const Update& update) {
   const std::size_t d = trained.dimension;
@@ -53,8 +53,9 @@ void train_gathering(float* cache, std::size_t width, float* gathered, const Tra
   }
 }
 
-// Trains the rows that nobody else trains with `update(row, gradient)`. Of a row that others train, too, the slot keeps
-// the partial gradient, in its first D floats. That of a replicated row goes to `shared`, and the row stays as it is.
+// Trains the rows of this worker alone with `update(row, gradient)`. For a row that other workers train, too, the
+// slot's first D floats receive the partial gradient. The gradient of a replicated row goes to `shared`, and the row
+// stays unchanged.
 template <typename Update>
 void train_cached(float* cache, std::size_t width, const Trained& trained, const Update& update) {
   const std::size_t d = trained.dimension;

@@ -1,5 +1,5 @@
-// The Python module esd.native.training, whose interface is documented in esd/native/training.pyi: what a worker does to
-// the rows in its cache, in place and without the GIL.
+// The Python module esd.native.training, whose interface is documented in esd/native/training.pyi: the update of a
+// worker's cached rows, in place and without the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 
@@ -37,7 +37,7 @@ Trained checked(const Cache& cache, std::size_t floats_per_value, std::size_t mo
           gradients.data(), inverse.size(),      gradients.shape(1), shared.data()};
 }
 
-// Trains rows with `update`; where gradients are gathered, as rows of which each worker has a copy of its own.
+// Trains rows with `update`; with gathered gradients, as rows of which each worker has its own copy.
 template <typename Update>
 void train(const Cache& cache, const Gathered& gathered, const Trained& trained, const Update& update) {
   if (gathered) {

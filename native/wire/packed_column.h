@@ -18,13 +18,13 @@
 
 namespace esd::wire {
 
-// A column that is about to be packed: measured first, since a message says how long its fields are.
+// A column to be packed. It is measured first, because a message has the length of each field before its content.
 template <typename T>
 class PackedColumn {
  public:
   PackedColumn(const T* values, std::size_t count) : values_(values), count_(count) {
     if (count == 0) return;
-    T least = values[0], most = values[0];  // plain values, so that several are compared at once
+    T least = values[0], most = values[0];  // local copies, so that the compiler compares several values at once
     for (std::size_t i = 1; i < count; ++i) {
       least = std::min(least, values[i]);
       most = std::max(most, values[i]);
@@ -55,10 +55,10 @@ class PackedColumn {
  private:
   static constexpr std::size_t kSlack = 8;  // words are written whole
 
-  // A word is written when it is full: one that is read back after a part of it was written would stall.
+  // A word is written only when it is full: reading back a partly written word would stall.
   void pack(std::uint8_t* at) const {
     std::uint64_t word = 0;
-    unsigned filled = 0;  // bits of the word
+    unsigned filled = 0;  // bits in use of the word
     for (std::size_t i = 0; i < count_; ++i) {
       const std::uint64_t value = static_cast<std::uint64_t>(values_[i]) - least_;
       word |= value << filled;
@@ -67,7 +67,7 @@ class PackedColumn {
       std::memcpy(at, &word, 8);
       at += 8;
       filled -= 64;
-      word = value >> 1 >> (bits_ - filled - 1);  // what did not fit, less than the whole value; of 64 bits none
+      word = value >> 1 >> (bits_ - filled - 1);  // the bits that did not fit; a shift by 64 is undefined
     }
     std::memcpy(at, &word, 8);
   }
@@ -78,8 +78,8 @@ class PackedColumn {
   unsigned bits_ = 0;
 };
 
-// A column that came over the wire. The constructor reads and checks its head; throws std::invalid_argument, with a
-// text that follows the name of the field.
+// A column that was received. The constructor reads and checks its head; it throws std::invalid_argument, with a text
+// that continues the name of the field.
 class UnpackedColumn {
  public:
   UnpackedColumn(const std::uint8_t* data, std::size_t size) : end_(data + size) {
@@ -92,7 +92,7 @@ class UnpackedColumn {
     at_ = at;
     const auto left = static_cast<std::size_t>(end_ - at);
     if (bits_ > 64) throw std::invalid_argument("has " + std::to_string(bits_) + " bits per value, 64 at most");
-    // Before anything is allocated: a count that the bytes do not bear out.
+    // Checked before any allocation: a count that does not match the number of bytes.
     if (count_ == 0 || (bits_ != 0 && (count_ > 8 * left || (count_ * bits_ + 7) / 8 != left)) ||
         (bits_ == 0 && left != 0)) {
       throw std::invalid_argument("has " + std::to_string(left) + " bytes for " + std::to_string(count_) +
@@ -106,7 +106,7 @@ class UnpackedColumn {
   template <typename T>
   void read(T* out) const {
     const auto size = static_cast<std::size_t>(end_ - at_);
-    // Words are read whole as long as they lie in the column.
+    // Words are read whole while they lie in the column.
     const std::size_t whole = bits_ == 0 ? 0 : size < 9 ? 0 : std::min<std::size_t>(count_, (size - 9) * 8 / bits_);
     std::uint64_t widest = 0;
     for (std::size_t i = 0; i < whole; ++i) {
@@ -127,7 +127,7 @@ class UnpackedColumn {
   }
 
  private:
-  // Cuts a value out of the word that its first bit lies in, and returns it.
+  // Extracts a value from the word that contains its first bit.
   template <typename T>
   std::uint64_t put(T& out, std::uint64_t word, std::size_t position) const {
     const unsigned shift = position % 8;

@@ -1,4 +1,4 @@
-// Protobuf's wire format, as far as plans, frames and reports need it: varints, and fields of bytes.
+// The parts of protobuf's wire format that plans, frames and reports use: varints, and fields of bytes.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ class Writer {
   std::uint8_t* at_;
 };
 
-// Reads fields one after the other. Bytes that are no message raise std::invalid_argument.
+// Reads fields one after the other. Bytes that are not a message raise std::invalid_argument.
 class Reader {
  public:
   Reader(const std::uint8_t* data, std::size_t size) : begin_(data), at_(data), end_(data + size) {}

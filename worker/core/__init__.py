@@ -1,1 +1,1 @@
-"""What a worker knows without tensors: which row is in which slot, and what its link carries."""
+"""The part of a worker without tensors: the book of cache slots, and the bandwidth of its link."""

@@ -7,22 +7,22 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-_SPANS = 32  # that a measurement looks back on
-_NEARLY_BEST = 1.5  # times the least deviation: what deviates no more may be chance
+_SPANS = 32  # spans that a measurement covers
+_NEARLY_BEST = 1.5  # times the least deviation: a smaller difference may be chance
 
 
 class LinkMeter:
     """Measures how many bytes per second a link carries in the long run.
 
-    What counts is spans in which at least one transfer was under way. A link that was idle may begin with a burst,
-    which is faster than its speed: it has saved up, for some time at most. So that much of the idle time before a span
+    Only spans with at least one transfer in progress count. A link that was idle may begin with a burst above its
+    speed, because it has saved up unused capacity, for a limited time. So up to that limit the idle time before a span
     counts like the span itself.
 
     Args:
-        minimum_bytes: with less traffic, delays weigh more than the link, and no figure is given.
-        bursts: for how many seconds an idle link may save up. Of several, the one counts with which the latest spans
-            agree best on one speed, and of those that are nearly as good the shortest.
-        clock: seconds, monotonic.
+        minimum_bytes: with less traffic, delays dominate, and there is no measurement.
+        bursts: for how many seconds an idle link may save up capacity. Of several values, the one is used under which
+            the latest spans agree best on one speed; among nearly equal ones, the shortest.
+        clock: returns seconds, monotonic.
     """
 
     def __init__(self, minimum_bytes: float, bursts: Sequence[float], clock: Callable[[], float]) -> None:
@@ -38,19 +38,19 @@ class LinkMeter:
         self._spans: deque[tuple[float, float, float]] = deque(maxlen=_SPANS)  # bytes, seconds, idle seconds before
 
     def begin(self) -> None:
-        """Notes that a transfer is under way from now on. Transfers may overlap."""
+        """Records the start of a transfer. Transfers may overlap."""
         if self._transfers == 0:
             self._busy_since = self._clock()
             self._idle_seconds = self._busy_since - self._idle_since
         self._transfers += 1
 
     def carry(self, size: int) -> None:
-        """Notes bytes that go beside the transfers that are under way, and are no transfer of their own."""
+        """Records bytes that accompany the transfers in progress and are not a transfer of their own."""
         if self._transfers:
             self._bytes += size
 
     def end(self, size: int) -> None:
-        """Notes that a transfer of `size` bytes is over."""
+        """Records the end of a transfer of `size` bytes."""
         self._bytes += size
         self._transfers -= 1
         if self._transfers == 0:
@@ -74,15 +74,15 @@ class LinkMeter:
 
 
 class TokenBucket:
-    """Says when bytes may pass, so that after a burst no more than `rate` bytes per second do.
+    """Limits bytes to `rate` per second after a burst.
 
-    Reservations are granted in the order in which they are made. One that is larger than the burst is granted, too, and
-    is paid for by waiting, so that a chunk never has to fit the bucket. The bucket is full at first.
+    Reservations are granted in the order of their calls. A reservation above the burst is granted, too, with a longer
+    wait, so a chunk of any size passes. The bucket is full at first.
 
     Args:
         rate: bytes per second, > 0.
-        burst_seconds: for how long an idle link saves up. What it saves also pays for late wake-ups of the caller.
-        clock: seconds, monotonic.
+        burst_seconds: for how long an idle link saves up capacity, which also makes up for late wake-ups of the caller.
+        clock: returns seconds, monotonic.
     """
 
     def __init__(self, rate: float, burst_seconds: float, clock: Callable[[], float]) -> None:
@@ -92,7 +92,7 @@ class TokenBucket:
         self._paid_until = clock() - burst_seconds
 
     def reserve(self, size: int) -> float:
-        """Takes `size` bytes, and returns the seconds until they may have passed, 0 or more."""
+        """Reserves `size` bytes, and returns the seconds until they may have passed, 0 or more."""
         now = self._clock()
         self._paid_until = max(self._paid_until, now - self._burst_seconds) + size / self._rate
         return max(0.0, self._paid_until - now)

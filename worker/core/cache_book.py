@@ -1,4 +1,4 @@
-"""The book-keeping of a worker's cache: which row is in which slot, and whether a plan fits."""
+"""The bookkeeping of a worker's cache: the row in each slot, and the check of every plan against it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from esd.native.cache_book import Misfit, SlotBook
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
 
-if TYPE_CHECKING:  # the shapes of columns exist in the kernel's stub only
+if TYPE_CHECKING:  # these types exist only in the kernel's stub
     from esd.native.cache_book import Gradients, Rows
 
 
 class CacheBook:
-    """Follows the plans of one worker and refuses one that does not fit the cache.
+    """Follows the plans of one worker and refuses a plan that does not fit the cache.
 
-    The book is ahead of the tensors: a plan is entered when it arrives, before any of its rows move and while the
-    iteration before it may still train. Entering is all or nothing. The cache is empty at first.
+    The book is ahead of the tensors: a plan is entered when it arrives, before any of its rows move and possibly while
+    the iteration before it still trains. A plan is entered completely or not at all. The cache is empty at first.
 
     Args:
-        rows: slots that each table of the job may use, by number.
+        rows: number of slots that each table of the job may use, by the table's number.
         worker: this worker's slot in the job.
         epoch: the epoch that all plans must belong to.
-        first_iteration: of the epoch.
-        keeps_copies: whether this worker trains copies of its own, whoever else trains the rows (`Sync.keeps_copies`).
+        first_iteration: the first iteration of the epoch.
+        keeps_copies: whether this worker trains its own copies of rows that other workers train, too (`Sync.keeps_copies`).
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class CacheBook:
 
     @property
     def next_iteration(self) -> int:
-        """The iteration whose plan comes next."""
+        """The iteration of the next plan."""
         return self._next_iteration
 
     @property
@@ -46,7 +46,7 @@ class CacheBook:
         return self._slots.cached
 
     def enter(self, plan: IterationPlan) -> None:
-        """Enters everything the plan does, up to the states after training.
+        """Enters all operations of a plan, up to the states after training.
 
         Raises:
             FailedPrecondition: the plan does not fit; the book is unchanged.
@@ -69,7 +69,7 @@ class CacheBook:
         self._next_iteration += 1
 
     def enter_reload(self, reload: Reload) -> None:
-        """Enters what an empty cache gets at the beginning of an epoch.
+        """Enters the rows that an empty cache receives at the beginning of an epoch.
 
         Raises:
             FailedPrecondition: the reload does not fit the cache; the book is unchanged.
@@ -78,10 +78,10 @@ class CacheBook:
             self._slots.enter_reload(_rows(reload.rows), _rows(reload.outdated))
 
     def enter_flush(self, plan: FlushPlan) -> None:
-        """Enters a flush: afterwards the parameter server has everything.
+        """Enters a flush, after which the parameter server has all updates.
 
         Raises:
-            FailedPrecondition: the plan does not fit or leaves something behind; the book is unchanged.
+            FailedPrecondition: the plan does not fit, or leaves an update unpushed; the book is unchanged.
         """
         self._check_order(plan.epoch, plan.iteration)
         with _misfits_refused():

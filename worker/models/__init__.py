@@ -1,4 +1,4 @@
-"""Models over embeddings: those that come with ESD, by name, and anybody's own, by import path."""
+"""Models over embeddings: the built-in ones by name, and a user's own by import path."""
 
 from __future__ import annotations
 
@@ -38,18 +38,17 @@ MODELS: dict[str, type[Model]] = {
 }
 
 
-_one_builds = threading.Lock()  # torch's default generator is that of the whole process
+_one_builds = threading.Lock()  # because torch's default generator belongs to the whole process
 
 
 def build_model(job: JobSpec) -> Model:
-    """Builds the job's model on the CPU, as it initialises itself, and tries it on two samples.
+    """Builds the job's model on the CPU, with its own initialisation, and tries it on two samples.
 
-    What it draws comes from torch's default generator, which has the job's seed meanwhile and then goes on as if
-    nothing had been drawn. So every worker builds the same model, and one may build that of an epoch that is over while
-    it builds the next.
+    torch's default generator has the job's seed meanwhile, and afterwards its previous state. So every worker builds
+    the same model, and one thread may build the model of the next epoch while another still builds the last one's.
 
     Raises:
-        InvalidArgument: there is no such model, or it cannot train this job's samples.
+        InvalidArgument: the model does not exist, or cannot train this job's samples.
     """
     with _one_builds:
         return _build(job)
@@ -64,11 +63,11 @@ def _build(job: JobSpec) -> Model:
             model = kind(inputs, job.model.hidden)
         except InvalidArgument:
             raise
-        except Exception as error:  # the model may be anybody's code
+        except Exception as error:  # the model may be a user's code
             raise InvalidArgument(f"model {name!r} cannot be built: {type(error).__name__}: {error}") from error
     if (job.model.loss is Loss.OWN) != (kind.loss is not Model.loss):
         has, said = ("no", "another --loss") if job.model.loss is Loss.OWN else ("a", "--loss own")
-        raise InvalidArgument(f"model {name!r} has {has} loss of its own: say {said}, not {job.model.loss.value}")
+        raise InvalidArgument(f"model {name!r} has {has} loss of its own: use {said}, not {job.model.loss.value}")
     if job.model.loss is not Loss.OWN:
         model.loss_function = LOSSES[job.model.loss]
     replace_dropout(model, job.seed, model.samples)
@@ -78,10 +77,10 @@ def _build(job: JobSpec) -> Model:
 
 
 def find_model(name: str) -> type[Model]:
-    """Returns the class of a model that comes with ESD, or of one's own, `package.module:Class`.
+    """Returns the class of a built-in model, or of a user's own, `package.module:Class`.
 
     Raises:
-        InvalidArgument: there is none of that name.
+        InvalidArgument: no model has this name.
     """
     if name in MODELS:
         return MODELS[name]
@@ -93,7 +92,7 @@ def find_model(name: str) -> type[Model]:
 
 
 def inputs_of(job: JobSpec) -> ModelInputs:
-    """Returns what the job's samples are made of."""
+    """Returns the shape of the job's samples."""
     features = tuple(
         InputFeature(
             name=each.name,

@@ -1,4 +1,4 @@
-"""What forward passes on two samples tell of a model's buffers: whether they change as their rules say."""
+"""Checks, by forward passes on two samples, that the buffers of a model change as their rules state."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from esd.worker.models.model import Model
 
 
 class TriedBuffers:
-    """The buffers of a model that is tried: every pass is undone, and what it left is compared with that of others.
+    """The buffers of a model in trial passes: each pass is undone, and its changes are compared with other passes'.
 
     Args:
-        model: as it was built.
-        name: of the model, for messages.
+        model: the newly built model.
+        name: name of the model, for messages.
 
     Attributes:
-        rules: of the buffers that change.
+        rules: the rules of the buffers that change.
 
     Raises:
-        InvalidArgument: see `rules_of`.
+        InvalidArgument: a rule is unknown, or its buffer is unknown, not saved, or of a type that cannot be summed.
     """
 
     def __init__(self, model: Model, name: str) -> None:
@@ -35,41 +35,41 @@ class TriedBuffers:
 
     @contextmanager
     def left_by(self, what: str) -> Iterator[None]:
-        """Keeps what its body leaves the buffers as, under a name."""
+        """Runs a pass in its body, undoes its changes of the buffers, and keeps them under the name `what`."""
         with self._buffers.undone() as left:
             yield
         self._left[what] = left
 
     def check_constants(self) -> None:
-        """Raises InvalidArgument if a buffer without a rule changes with two samples."""
+        """Raises InvalidArgument if a buffer without a rule changed in the pass over two samples."""
         for buffer, before in self._buffers.values.items():
             if buffer not in self.rules and not torch.equal(self._left["two samples"][buffer], before):
                 raise InvalidArgument(
-                    f"buffer {buffer} of model {self._name!r} changes in a forward pass: every worker would have "
-                    "another one. LayerNorm needs none where BatchNorm does; what may change is said by buffer_rules"
+                    f"buffer {buffer} of model {self._name!r} changes in a forward pass, so it would differ between "
+                    "workers. Use LayerNorm instead of BatchNorm, or name the buffer in buffer_rules"
                 )
 
     def check_rules(self) -> None:
-        """Raises InvalidArgument if a buffer with a rule changes otherwise, or while nothing is trained."""
+        """Raises InvalidArgument if a buffer changed against its rule, or in an evaluation."""
         for buffer, rule in self.rules.items():
             both, first, second, judged = (
                 self._change(buffer, what) for what in ("two samples", "the first", "the second", "an evaluation")
             )
             if rule is BufferRule.LEAD and not (_close(both, first) and _close(first, second)):
-                self._refuse(buffer, "has the rule 'lead', so its change must be the same whatever the samples are")
+                self._refuse(buffer, "has the rule 'lead', so its change must not depend on the samples")
             if rule is BufferRule.SUM and not _close(both, first + second):
                 self._refuse(
                     buffer,
-                    f"has the rule 'sum', but what two samples change, {_first(both):g}, is not what one changes, "
-                    f"{_first(first):g}, and the other, {_first(second):g}: add up, and divide where it is used",
+                    f"has the rule 'sum', but the change by two samples, {_first(both):g}, is not the sum "
+                    f"of their single ones, {_first(first):g} and {_first(second):g}: sum up, and divide at its use",
                 )
             if judged.any():
-                self._refuse(buffer, "changes in an evaluation: change it if self.training only")
+                self._refuse(buffer, "changes in an evaluation: change it only if self.training")
 
     def _change(self, buffer: str, what: str) -> Tensor:
         left, before = self._left[what][buffer], self._buffers.values[buffer]
         if left.requires_grad:
-            self._refuse(buffer, "becomes part of the gradient: detach() what is put into it")
+            self._refuse(buffer, "becomes part of the gradient: detach() the values that are assigned to it")
         if left.shape != before.shape or left.dtype != before.dtype:
             self._refuse(buffer, f"is {before.dtype} {list(before.shape)} and becomes {left.dtype} {list(left.shape)}")
         return (left - before).double()
@@ -80,7 +80,7 @@ class TriedBuffers:
 
 @contextmanager
 def evaluating(model: Model) -> Iterator[None]:
-    """Puts a model into evaluation mode meanwhile."""
+    """Puts a model into evaluation mode during the block."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:

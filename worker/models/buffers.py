@@ -1,11 +1,11 @@
-"""Buffers of a model that change while it trains, and the rules by which they are the same whoever trains which sample.
+"""Buffers of a model that change during training, and the rules that keep them equal under any dispatch.
 
-A buffer is a constant unless the model's `buffer_rules` names it. Each worker's forward pass changes its own copy; what
-the copies become together is the buffer before the iteration, and
+A buffer is a constant unless the model's `buffer_rules` names it. Each worker's forward pass changes its own copy. The
+new value on all workers is the value before the iteration, and
 
-- `sum`: everybody's changes. So a change must be a sum over samples: their number, the sum of what is seen of them.
-- `lead`: the change of the worker that trains the batch's first sample. So a change must depend on no sample: the
-  number of steps, something that fades with them.
+- `sum`: the sum of all workers' changes. So a change must be a sum over samples: their number, the sum of a value.
+- `lead`: the change of the worker that trains the batch's first sample. So a change must not depend on any sample: the
+  number of steps, a decaying average over steps.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from esd.worker.models.model import Model
 
 
 class BufferRule(Enum):
-    """What a buffer becomes of the changes that the workers' forward passes make. The value is the name in a model."""
+    """The combination of the changes that the workers' forward passes make. The value is the name in a model."""
 
     SUM = "sum"
     LEAD = "lead"
 
 
-_DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64)  # that an all-reduce can sum
+_DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64)  # types that an all-reduce can sum
 
 
 class Buffers:
-    """Some buffers of a module, which stay the same tensors whatever the module does.
+    """Selected buffers of a module, which remain the same tensors even if the module replaces them.
 
     Args:
-        model: has them, on its device.
-        names: of these buffers.
+        model: the model, on its device.
+        names: names of the buffers.
 
     Attributes:
         values: the buffers by name.
@@ -48,7 +48,7 @@ class Buffers:
 
     @contextmanager
     def undone(self) -> Iterator[dict[str, Tensor]]:
-        """Undoes at its end what its body changes in place or puts there anew; then the mapping has what that was."""
+        """Undoes the changes of its body, in place or by replacement, at its end; the yielded mapping then has them."""
         before = {name: values.clone() for name, values in self.values.items()}
         after: dict[str, Tensor] = {}
         try:
@@ -64,10 +64,10 @@ class Buffers:
 
 
 def rules_of(model: Model) -> dict[str, BufferRule]:
-    """Returns the rules of a model's buffers that change, by name.
+    """Returns the rules of a model's changing buffers, by name.
 
     Raises:
-        InvalidArgument: a rule is unknown, or its buffer is, is not saved, or cannot be summed.
+        InvalidArgument: a rule is unknown, or its buffer is unknown, not saved, or of a type that cannot be summed.
     """
     rules: dict[str, BufferRule] = {}
     saved, known = model.state_dict(), dict(model.named_buffers())
@@ -85,6 +85,6 @@ def rules_of(model: Model) -> dict[str, BufferRule]:
 
 
 def _place(model: nn.Module, name: str) -> tuple[nn.Module, str]:
-    """Returns the module that has a buffer, and its name there."""
+    """Returns the module that holds a buffer, and the buffer's name in it."""
     path, _, leaf = name.rpartition(".")
     return model.get_submodule(path), leaf

@@ -16,13 +16,13 @@ CROSS_LAYERS = 3
 
 
 class DeepCross(Model):
-    """Makes explicit feature crosses of bounded degree beside an MLP; both feed one output layer."""
+    """Explicit feature crosses of bounded degree, in parallel with an MLP; one output layer combines both."""
 
     def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
         super().__init__(inputs, hidden)
         width = inputs.width
         self.crosses = nn.ModuleList(Cross(width) for _ in range(CROSS_LAYERS))
-        # The MLP's last hidden layer goes to the output layer together with the crosses.
+        # The output layer takes the MLP's last hidden layer together with the crosses.
         self.deep = mlp(width, hidden[:-1], hidden[-1]) if hidden else None
         self.output = nn.Linear(width + sum(hidden[-1:]), len(inputs.labels))
         draw_parameters(self)

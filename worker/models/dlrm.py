@@ -14,10 +14,10 @@ from esd.worker.models.model import Model
 
 
 class DLRM(Model):
-    """Takes dot products of all pairs of vectors: the embeddings, and one made of the dense features.
+    """Interaction by dot products of all pairs of vectors: the embeddings, and one vector of the dense features.
 
-    A bottom MLP makes that one. It has one hidden layer, as wide as the last of `hidden`; the top MLP has all of
-    `hidden`.
+    A bottom MLP computes the vector of the dense features. It has one hidden layer, as wide as the last of `hidden`;
+    the top MLP has the layers `hidden`.
     """
 
     def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:

@@ -1,13 +1,14 @@
-"""Dropout that does not depend on the cluster: what is dropped is a function of seed, iteration and sample.
+"""Dropout that does not depend on the cluster: the dropped values are a function of seed, iteration and sample.
 
-torch's own draws from one generator per process, so that every worker, and every other share of the samples, would drop
-something else. Here each module draws for each sample from a counter-based generator of its own:
+torch's own dropout draws from one generator per process, so its result would depend on the number of workers and on the
+dispatch. Here each module draws for each sample from its own counter-based generator:
 
     key of a sample = mix64(mix64(mix64(module + call) ^ iteration) ^ position)
     draw j          = mix64(key + (j + 1) * golden) >> 40,  below p * 2**24: dropped
 
-`module` is a hash of the job's seed and the module's name, `call` counts its uses in a forward pass, `position` is the
-sample's place in the global batch, j counts the sample's values, and mix64 is SplitMix64's (services/domain/ids.py).
+`module` is a hash of the job's seed and the module's name, `call` counts the module's uses in a forward pass,
+`position` is the sample's position in the global batch, j counts the sample's values; mix64 is SplitMix64's
+(services/domain/ids.py).
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _DRAWN_BITS = 24
 
 
 class Samples:
-    """Which samples a model sees next.
+    """The samples of the next forward pass.
 
     Attributes:
-        iteration: that trains them.
-        positions: uint32 [m], the place of each in the global batch.
+        iteration: the iteration that trains them.
+        positions: uint32 [m], position of each in the global batch.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class Samples:
         self._calls: Counter[int] = Counter()
 
     def begin(self, iteration: int, positions: NDArray[np.uint32]) -> None:
-        """Announces the samples of the next forward pass."""
+        """Sets the samples of the next forward pass."""
         self.iteration, self.positions = iteration, positions
         self._calls.clear()
 
@@ -56,10 +57,10 @@ class SampleDropout(nn.Module):
     """Zeroes each value with probability p, and scales the others by 1 / (1 - p), as nn.Dropout does.
 
     Args:
-        p: 0..1.
-        name: of the module in its model.
-        seed: of the job.
-        samples: says which ones come.
+        p: probability, 0..1.
+        name: name of the module in its model.
+        seed: seed of the job.
+        samples: the samples of the next forward pass.
     """
 
     def __init__(self, p: float, name: str, seed: int, samples: Samples) -> None:
@@ -89,7 +90,7 @@ class SampleDropout(nn.Module):
 
 
 def replace_dropout(model: nn.Module, seed: int, samples: Samples) -> None:
-    """Puts a SampleDropout in the place of every nn.Dropout of a model."""
+    """Replaces every nn.Dropout of a model by a SampleDropout."""
     replaced: dict[nn.Module, SampleDropout] = {}
     for path, parent in list(model.named_modules()):
         for name, child in list(parent._modules.items()):  # noqa: SLF001 - named_children leaves repeated ones out
@@ -110,7 +111,7 @@ def _draw(keys: Tensor, count: int) -> Tensor:
 
 
 def _shifted(bits: Tensor, places: int) -> Tensor:
-    """Shifts to the right and fills with zeros, as unsigned numbers are; torch shifts signed ones."""
+    """Shifts to the right and fills with zeros, as for unsigned numbers; torch's shift keeps the sign."""
     return (bits >> places).bitwise_and_((1 << (64 - places)) - 1)
 
 

@@ -17,9 +17,10 @@ from esd.worker.models.model import Model
 class FLEN(Model):
     """Field-wise bi-interaction pooling: pairs of features interact within their field, and fields with each other.
 
-    Features that follow each other and whose names begin alike, up to the first `_` or `.`, are a field: `user_id` and
-    `user_city` are of the field `user`. The first value of a row is the id's first-order weight. What the pooling gives
-    and an MLP over all embeddings feed one output layer.
+    Consecutive features whose names begin alike, up to the first `_` or `.`, form a field: `user_id` and `user_city`
+        are in
+    the field `user`. The first value of a row is the id's first-order weight. One output layer combines the result of
+    the pooling and an MLP over all embeddings.
     """
 
     first: Tensor
@@ -35,7 +36,7 @@ class FLEN(Model):
         self.register_buffer("second", pairs[1], persistent=False)
         self.between = nn.Parameter(torch.empty(1, pairs.shape[1]))  # r_ij of the pairs of fields
         self.within = nn.Parameter(torch.empty(1, fields))  # r_mm of each field
-        self.linear = nn.Parameter(torch.empty(labels, inputs.dense))  # the output layer has the bias
+        self.linear = nn.Parameter(torch.empty(labels, inputs.dense))  # without bias, which the output layer has
         inputs_of_deep = len(inputs.features) * width + inputs.dense
         self.deep = mlp(inputs_of_deep, hidden[:-1], hidden[-1]) if hidden else None
         self.output = nn.Linear(width + (hidden[-1] if hidden else inputs_of_deep), labels)
@@ -48,7 +49,7 @@ class FLEN(Model):
         by_field = torch.split(vectors, self.fields, dim=1)
         sums = torch.stack([field.sum(dim=1) for field in by_field], dim=1)
         squares = torch.stack([field.square().sum(dim=1) for field in by_field], dim=1)
-        inner = 0.5 * (sums.square() - squares)  # the products of all pairs of a field's features, added up
+        inner = 0.5 * (sums.square() - squares)  # the sum of the products of all pairs of a field's features
         pairs = sums[:, self.first] * sums[:, self.second]
         pooled = (self.within.T * inner).sum(dim=1) + (self.between.T * pairs).sum(dim=1)
         deep = torch.cat((vectors.flatten(1), dense), dim=1)

@@ -1,4 +1,4 @@
-"""What a model gets: the shape of a sample, known when it is built, and the embeddings of m samples in each step."""
+"""The inputs of a model: the shape of a sample, known when it is built, and the embeddings of m samples per step."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class InputFeature:
     """A feature of a sample.
 
     Attributes:
-        name: as the data has it.
+        name: its name in the data.
         dimension: D, values of its embedding.
-        longest: of a feature whose embeddings come one by one (`Jagged`), how many a sample has at most; 0: it has one
-            embedding per sample, float32 [m, D], that of its only id or a pooled one.
+        longest: the most embeddings of a sample, if the feature is a list (`Jagged`); 0: the feature has one embedding
+            per sample, float32 [m, D], of its only id or pooled.
         table: number of the table of its rows.
     """
 
@@ -33,11 +33,11 @@ class InputFeature:
 
 @dataclass(frozen=True, slots=True)
 class ModelInputs:
-    """What a sample is made of.
+    """The shape of a sample.
 
     Attributes:
-        features: the features that have an embedding, in the order of the data.
-        dense: d, how many dense features there are.
+        features: the features with an embedding, in the order of the data.
+        dense: d, the number of dense features.
         labels: the names of the L labels.
     """
 
@@ -59,11 +59,11 @@ class ModelInputs:
 
     @property
     def width(self) -> int:
-        """How many values `join` puts side by side: those of all embeddings, and the dense features."""
+        """Number of columns of `join`: the values of all embeddings, and the dense features."""
         return sum(feature.dimension for feature in self.features) + self.dense
 
     def dimension(self, model: str) -> int:
-        """Returns D, which all embeddings share. Raises InvalidArgument when they do not."""
+        """Returns D, if all embeddings have the same; otherwise raises InvalidArgument."""
         dimensions = {feature.dimension for feature in self.features}
         if len(dimensions) > 1:
             raise InvalidArgument(
@@ -74,11 +74,11 @@ class ModelInputs:
 
 @dataclass(frozen=True, slots=True)
 class Jagged:
-    """The embeddings of a feature of m samples one by one: a sequence for each sample.
+    """The embeddings of a list feature of m samples: a sequence for each sample.
 
     Attributes:
-        values: float32 [m, T, D], T the longest sequence of these samples, at least 1; zeros behind a sequence's end.
-        lengths: int64 [m], of the sequences; 0 where a sample has none.
+        values: float32 [m, T, D], T the longest sequence of these samples, at least 1; zeros after a sequence's end.
+        lengths: int64 [m], of the sequences; 0 for an empty one.
     """
 
     values: Tensor
@@ -90,7 +90,7 @@ class Jagged:
 
     @property
     def mask(self) -> Tensor:
-        """Where there is an embedding, bool [m, T]."""
+        """True at the positions within a sequence, bool [m, T]."""
         places = torch.arange(self.values.shape[1], device=self.lengths.device)
         return places < self.lengths.unsqueeze(1)
 
@@ -99,8 +99,8 @@ class StackedEmbeddings(Mapping[str, Any]):
     """The embeddings of m samples by the name of the feature, each float32 [m, D], as views of one tensor.
 
     Args:
-        names: of the F features.
-        rows: float32 [m, F, D], what one lookup has gathered.
+        names: names of the F features.
+        rows: float32 [m, F, D], the result of one lookup.
     """
 
     def __init__(self, names: tuple[str, ...], rows: Tensor) -> None:
@@ -118,19 +118,19 @@ class StackedEmbeddings(Mapping[str, Any]):
 
     @cached_property
     def _views(self) -> dict[str, Tensor]:
-        # The gradient of `unbind` is one stack; that of indexing would be a tensor of zeros for every feature.
+        # The gradient of `unbind` is one stack; the gradient of indexing would be a tensor of zeros per feature.
         return dict(zip(self.names, self.rows.unbind(1), strict=True))
 
 
 def stack(embeddings: Mapping[str, Any]) -> Tensor:
-    """Returns embeddings [m, D] of one dimension as one tensor [m, F, D], without a copy where they are its views."""
+    """Returns embeddings [m, D] of one dimension as one tensor [m, F, D]; without a copy if they are views of one."""
     if isinstance(embeddings, StackedEmbeddings):
         return embeddings.rows
     return torch.stack(_pooled(embeddings), dim=1)
 
 
 def join(embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
-    """Returns float32 [m, `ModelInputs.width`]: all embeddings of a sample side by side, then its dense features."""
+    """Returns float32 [m, `ModelInputs.width`]: the embeddings of each sample, then its dense features."""
     if isinstance(embeddings, StackedEmbeddings):
         return torch.cat((embeddings.rows.flatten(1), dense), dim=1)
     return torch.cat((*_pooled(embeddings), dense), dim=1)
@@ -139,5 +139,5 @@ def join(embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
 def _pooled(embeddings: Mapping[str, Any]) -> tuple[Tensor, ...]:
     for name, embedding in embeddings.items():
         if isinstance(embedding, Jagged):
-            raise InvalidArgument(f"feature {name!r} is a list, for a model that knows sequences: pool it, sum or mean")
+            raise InvalidArgument(f"feature {name!r} is a list, for a sequence model only: use the pooling sum or mean")
     return tuple(embeddings.values())

@@ -1,4 +1,4 @@
-"""The pieces that several models share."""
+"""Layers and helpers that several models share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from esd.worker.models.inputs import ModelInputs, stack
 def split_wide(embeddings: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """Splits embeddings [m, D] into first-order weights [m, F] and embedding vectors [m, F, D - 1].
 
-    A row that carries both serves the wide and the deep part, and an id costs one transfer, not two.
+    One row serves the wide and the deep part, so an id costs one transfer, not two.
     """
     rows = stack(embeddings)
     weights, vectors = torch.split(rows, [1, rows.shape[2] - 1], dim=2)
@@ -26,7 +26,7 @@ def split_wide(embeddings: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
 
 
 def require_wide(inputs: ModelInputs, model: str) -> int:
-    """Returns the width D - 1 of the embedding vectors. Raises InvalidArgument when no column is left for them."""
+    """Returns the width D - 1 of the embedding vectors. Raises InvalidArgument if D is below 2."""
     dimension = inputs.dimension(model)
     if dimension < 2:
         raise InvalidArgument(
@@ -36,7 +36,7 @@ def require_wide(inputs: ModelInputs, model: str) -> int:
 
 
 def mlp(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequential:
-    """Returns linear layers of the given widths with a ReLU after each but the last."""
+    """Returns linear layers of the given widths, with a ReLU after each except the last."""
     widths = (inputs, *hidden)
     layers: list[nn.Module] = []
     for before, after in pairwise(widths):
@@ -51,10 +51,10 @@ def pair_products(vectors: Tensor) -> Tensor:
 
 
 def draw_parameters(model: nn.Module) -> None:
-    """Fills every parameter from a generator of its own, seeded by (seed of the default generator, parameter name).
+    """Fills every parameter from its own generator, seeded by (seed of the default generator, parameter name).
 
     So the values do not depend on the order in which layers are created. Weights are uniform in +-1/sqrt(inputs),
-    PyTorch's own rule for linear layers; biases, which have one axis only, start at 0.
+    PyTorch's own rule for linear layers; biases, which have only one axis, start at 0.
     """
     with torch.no_grad():
         for name, parameter in model.named_parameters():

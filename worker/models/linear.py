@@ -1,8 +1,8 @@
 """Large linear layers on CPUs for which torch's own matrix product is slow.
 
 torch multiplies float32 matrices on x86 by Intel's MKL, which leaves the AVX-512 units of other makers' CPUs unused: on
-an EPYC of Zen 5 a layer of 1782 x 256 ran at 77 to 94 GFLOP/s for 64 samples. oneDNN, which torch carries besides, ran
-it at 180 to 210. So there it makes the product of the forward pass, and both of the backward pass.
+an EPYC of Zen 5 a layer of 1782 x 256 ran at 77 to 94 GFLOP/s for 64 samples. oneDNN, which torch includes, too, ran it
+at 180 to 210. So on such CPUs oneDNN computes the product of the forward pass, and both of the backward pass.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_LEAST_WEIGHTS = 1 << 16  # of a layer; with fewer, a call costs what it saves
-_SAMPLES = 16  # oneDNN compiles code for every size of a batch, so batches are filled up to multiples of this
+_LEAST_WEIGHTS = 1 << 16  # of a layer; for smaller ones, the call costs what it saves
+_SAMPLES = 16  # oneDNN compiles code for every batch size, so batches are padded to multiples of this
 
 
 class OneDnnLinear(nn.Linear):
-    """A linear layer with the parameters of torch's, and, but for rounding, its values and gradients."""
+    """A linear layer with torch's parameters and, except for rounding, torch's values and gradients."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
         """Returns [m, outputs] of float32 [m, inputs]."""
@@ -33,7 +33,7 @@ class OneDnnLinear(nn.Linear):
 
 
 def replace_linear(model: nn.Module) -> None:
-    """Makes every large nn.Linear of a model a OneDnnLinear where that is faster; its parameters and hooks stay."""
+    """Turns every large nn.Linear of a model into a OneDnnLinear, if it is faster; keeps its parameters and hooks."""
     if not _mkl_is_slow():
         return
     for module in model.modules():
@@ -53,7 +53,7 @@ class _OneDnnProduct(torch.autograd.Function):
         inputs, filled, weight = ctx.saved_tensors
         of_inputs, of_weight, of_bias = ctx.needs_input_grad
         bias = gradients.sum(0) if of_bias else None
-        if torch.is_grad_enabled():  # gradients of these are wanted, too, as by a loss that has them in it
+        if torch.is_grad_enabled():  # second-order gradients are wanted, as for a loss that contains gradients
             return gradients @ weight if of_inputs else None, gradients.t() @ inputs if of_weight else None, bias
         padded = _filled(gradients)
         return (
@@ -70,7 +70,7 @@ def _product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _filled(samples: Tensor) -> Tensor:
-    """Returns [m, k] with rows of zeros behind, up to a multiple of `_SAMPLES`."""
+    """Returns [m, k] with rows of zeros appended, up to a multiple of `_SAMPLES`."""
     missing = -len(samples) % _SAMPLES
     return functional.pad(samples, (0, 0, 0, missing)) if missing else samples
 

@@ -1,4 +1,4 @@
-"""Losses by name: what a model's outputs mean, and what the metrics see of them."""
+"""Losses by name: the meaning of a model's outputs, and their scores for the metrics."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from esd.services.domain.losses import Loss
 
 @dataclass(frozen=True, slots=True)
 class LossFunction:
-    """A loss of each output by itself; all tensors are float32 [m, L].
+    """A loss of each single output; all tensors are float32 [m, L].
 
     Attributes:
-        losses: of outputs and labels.
-        scores: of outputs, in 0..1, the larger the likelier is a label of 1.
+        losses: computes losses of outputs and labels.
+        scores: computes scores of outputs, in 0..1; a larger score means a likelier label of 1.
     """
 
     losses: Callable[[Tensor, Tensor], Tensor]
@@ -44,7 +44,7 @@ def _hinge(margins: Tensor, labels: Tensor) -> Tensor:
 LOSSES = {
     Loss.BCE: LossFunction(_bce, torch.sigmoid),
     Loss.MSE: LossFunction(_mse, lambda values: values.clamp(0, 1)),
-    # The probability that something that happens at this rate happens at all.
+    # The probability of at least one event at this rate.
     Loss.POISSON: LossFunction(_poisson, lambda log_rates: -torch.expm1(-log_rates.exp())),
     Loss.HINGE: LossFunction(_hinge, torch.sigmoid),
 }

@@ -16,9 +16,9 @@ EXPERTS = 4
 
 
 class MMoE(Model):
-    """Experts that all labels share; each label weighs them by a gate of its own, and has a tower on top.
+    """Experts that all labels share; each label weighs them by its own gate, and has its own tower on top.
 
-    An expert is an MLP of `hidden` layers, a tower has one hidden layer, as wide as the last of them.
+    An expert is an MLP with the layers `hidden`; a tower has one hidden layer, as wide as the last of them.
     """
 
     def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
@@ -30,7 +30,7 @@ class MMoE(Model):
         draw_parameters(self)
 
     def forward(self, embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
-        """See Model.forward; the sums are those of Ma et al., eq. 5 to 7."""
+        """See Model.forward; the sums follow Ma et al., eq. 5 to 7."""
         shared = join(embeddings, dense)
         experts = torch.stack([expert(shared).relu() for expert in self.experts], dim=1)
         outputs = []

@@ -1,4 +1,4 @@
-"""What every model is: a module of torch that makes outputs of embeddings and dense features, and knows their loss."""
+"""The base of all models: a torch module that computes outputs from embeddings and dense features, with their loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from esd.worker.models.losses import LOSSES, LossFunction
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The m samples of a step, as `Model.loss` sees them.
+    """The m samples of a step, as `Model.loss` receives them.
 
     Attributes:
         embeddings: as in `Model.forward`.
@@ -35,20 +35,21 @@ class Model(nn.Module, ABC):
     """A model over embeddings.
 
     The rows come from the worker's cache, so a model has no embedding table of its own; `parameters()` are the dense
-    parameters, which are the same on every worker. A model initialises itself; what it draws comes from torch's default
-    generator, which has the job's seed then. Its buffers are saved and exported with the parameters. They are
-    constants, but for those that `buffer_rules` names: "sum" for one that adds something up over samples, "lead" for
-    one that changes with the iterations whatever the samples are (worker/models/buffers.py).
+    parameters, which are the same on every worker. A model initialises itself from torch's default generator, which
+    then has the job's seed. Its buffers are saved and exported with the parameters. They are constants, except those
+    named in
+    `buffer_rules`: "sum" for a buffer that accumulates sums over samples, "lead" for a buffer that changes with the
+    iterations, independently of the samples (worker/models/buffers.py).
 
-    What it makes of a sample must depend on no other sample, since that would depend on who trains which.
+    The output of a sample must depend on no other sample, because otherwise it would depend on the dispatch.
 
     Args:
-        inputs: what a sample is made of.
+        inputs: the shape of a sample.
         hidden: widths of the MLP's hidden layers, if it has one.
 
     Attributes:
-        samples: whoever calls the model announces the samples here, on which dropout depends.
-        loss_function: the job's.
+        samples: the samples of the next forward pass, on which dropout depends; the caller of the model sets them.
+        loss_function: the job's loss.
     """
 
     buffer_rules: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -62,33 +63,33 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
-        """Returns the outputs of m samples.
+        """Computes the outputs of m samples.
 
         Args:
-            embeddings: float32 [m, D] by the name of the feature.
+            embeddings: by the name of the feature, float32 [m, D], or `Jagged` for a feature with pooling `list`.
             dense: float32 [m, d].
 
         Returns:
-            float32 [m, L], or [m] with one label: what the job's loss takes, logits by default. A model with a `loss`
-            and `scores` of its own may return anything whose first axis is the samples.
+            float32 [m, L], or [m] with one label, in the form of the job's loss: logits by default. A model with a
+            `loss` and `scores` of its own may return a tensor of any shape whose first axis is the samples.
         """
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Returns the loss of each sample, float32 [m]: `loss_function`, averaged over the labels.
 
-        A model that replaces it is trained with `--loss own`, so that the job takes any label.
+        A model that overrides this method is trained with `--loss own`, and its job accepts any label.
         """
         labels = batch.labels
         losses = self.loss_function.losses(outputs.view_as(labels), labels)
         return losses.squeeze(1) if labels.shape[1] == 1 else losses.mean(dim=1)
 
     def label_losses(self, outputs: Tensor, batch: Batch, losses: Tensor) -> Tensor:
-        """Returns the losses label by label, float32 [m, L]; a model with a loss of its own has one for all labels.
+        """Returns the losses by label, float32 [m, L]; a model with a loss of its own has the same loss for all labels.
 
         Args:
-            outputs: of the model.
+            outputs: the outputs of the model.
             batch: the samples.
-            losses: what `loss` says of them, [m].
+            losses: the result of `loss`, [m].
         """
         labels = batch.labels
         if type(self).loss is not Model.loss:
@@ -96,5 +97,5 @@ class Model(nn.Module, ABC):
         return self.loss_function.losses(outputs.view_as(labels), labels)
 
     def scores(self, outputs: Tensor) -> Tensor:
-        """Returns what the metrics see, float [m, L] in 0..1: by `loss_function`, the predicted probabilities."""
+        """Returns the scores for the metrics, float [m, L] in 0..1: by `loss_function`, the predicted probabilities."""
         return self.loss_function.scores(outputs).view(len(outputs), -1)

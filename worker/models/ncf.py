@@ -15,10 +15,10 @@ from esd.worker.models.model import Model
 
 
 class NeuMF(Model):
-    """Generalised matrix factorisation of user and item beside an MLP; one output layer weighs both.
+    """Generalised matrix factorisation of user and item, in parallel with an MLP; one output layer weighs both.
 
-    The first feature is the user and the second the item. What else there is goes into the MLP, as its context. Each
-    half has embeddings of its own: the first D / 2 values of a row are those of the factorisation.
+    The first feature is the user and the second the item. Further features are the context, inputs of the MLP only. The
+    two halves have separate embeddings: the first D / 2 values of a row belong to the factorisation.
     """
 
     def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
@@ -36,7 +36,7 @@ class NeuMF(Model):
         draw_parameters(self)
 
     def forward(self, embeddings: Mapping[str, Any], dense: Tensor) -> Tensor:
-        """See Model.forward; the terms are those of He et al., eq. 12."""
+        """See Model.forward; the terms follow He et al., eq. 12."""
         rows = stack(embeddings)
         factors, others = rows[:, :2, : self.factors], rows[:, :, self.factors :]
         factorised = factors[:, 0] * factors[:, 1]

@@ -1,4 +1,4 @@
-"""A model of one's own, found by its import path."""
+"""A user's own model, found by its import path."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import torch
 from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
 from esd.worker.models.model import Model
 
-# What may go well the next time, in a process that has been started again.
+# Errors that may not occur again in a restarted process.
 _PASSING = (MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
 
 _log = logging.getLogger(__name__)
 
 
 def import_model(path: str) -> type[Model]:
-    """Returns the class that `package.module:Class` names.
+    """Imports the class of a path `package.module:Class`.
 
-    It is looked for where Python looks for any module: installed packages, PYTHONPATH, the folder in which the command
-    was called, and the folder ESD_WORKER_CODE.
+    Python's usual search applies: installed packages, PYTHONPATH, the folder in which the command was called, and the
+    folder ESD_WORKER_CODE.
 
     Raises:
-        InvalidArgument: there is no such module or class, it cannot be imported, or it is no `esd.Model`.
+        InvalidArgument: the module or class does not exist, cannot be imported, or is not a subclass of `esd.Model`.
     """
     module_name, _, class_name = path.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), class_name)):
-        raise InvalidArgument(f"model {path!r} is no import path: package.module:Class")
+        raise InvalidArgument(f"model {path!r} is not an import path: package.module:Class")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # it may be anybody's code
+    except Exception as error:  # the module may be a user's code
         raise InvalidArgument(
             f"model {path!r}: module {module_name} cannot be imported: {type(error).__name__}: {error} "
             f"(ESD_WORKER_CODE names a folder to look in; looked in {', '.join(filter(None, sys.path))})"
@@ -48,14 +48,14 @@ def import_model(path: str) -> type[Model]:
 
 @contextmanager
 def failures_named(model: str, doing: str) -> Iterator[None]:
-    """Says of a model whose code fails that it does, for whoever reads no log: on the same samples it would fail again.
+    """Turns an error of a model's code into one that names the model and is not retried: it would fail again.
 
     Args:
-        model: its name.
-        doing: what it was used for: `in iteration 7`.
+        model: name of the model.
+        doing: its use, such as `in iteration 7`.
 
     Raises:
-        FailedPrecondition: it fails.
+        FailedPrecondition: the code of the model fails.
     """
     try:
         yield

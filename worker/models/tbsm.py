@@ -16,11 +16,11 @@ from esd.worker.models.model import Model
 
 
 class TBSM(Model):
-    """DLRM with a time series layer: each list is a history, from which attention makes a vector for the present.
+    """DLRM with a time series layer: attention turns each list, a history, into a vector for the present.
 
-    The target of a list is the first feature of the same table that is no list, or the first of all if there is none:
-    items that were seen are compared with the item that is shown. The vectors that the lists become interact with the
-    other embeddings, and with the one of the dense features, as in DLRM.
+    The target of a list is the first single-id feature of the same table, or the first one of all: items of the past
+    are compared with the present item. The vectors of the lists interact with the other embeddings, and with the vector
+    of the dense features, as in DLRM.
     """
 
     def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
@@ -54,7 +54,7 @@ class TBSM(Model):
 
 
 def attend(history: Jagged, query: Tensor) -> Tensor:
-    """Returns the mean of each history, weighted by the softmax of its products with the query; zeros of an empty one.
+    """Returns the mean of each history, weighted by the softmax of its products with the query; zeros if it is empty.
 
     Args:
         history: values [m, T, D].
@@ -65,7 +65,7 @@ def attend(history: Jagged, query: Tensor) -> Tensor:
     """
     mask = history.mask
     products = (history.values @ query.unsqueeze(2)).squeeze(2) / math.sqrt(query.shape[1])
-    # What is behind the end counts exactly nothing, so that it does not matter how long the longest list here is.
+    # Padding has a weight of exactly zero, so the result does not depend on the longest list of the batch.
     weights = products.masked_fill(~mask, torch.finfo(products.dtype).min).softmax(dim=1) * mask
     return (weights.unsqueeze(1) @ history.values).squeeze(1)
 

@@ -1,4 +1,4 @@
-"""A forward and a backward pass on two samples: what cannot train, or not exactly, is found before a job starts."""
+"""A trial of a model on two samples, which reveals before a job starts that the model cannot train exactly."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from esd.worker.models.model import Batch, Model
 
 
 def try_model(model: Model, name: str, inputs: ModelInputs) -> None:
-    """Refuses a model that cannot be trained, or whose result would depend on who trains which sample.
+    """Refuses a model that cannot be trained, or whose result would depend on the dispatch.
 
-    The model is left as it was, without gradients.
+    The model is left unchanged, without gradients.
 
     Args:
-        model: as it was built.
-        name: of the model, for messages.
-        inputs: what a sample is made of.
+        model: the newly built model.
+        name: name of the model, for messages.
+        inputs: the shape of a sample.
 
     Raises:
-        InvalidArgument: says what is wrong, and with which parameter, buffer or shape.
+        InvalidArgument: the model fails a check; the message names the parameter, buffer or shape at fault.
     """
     for parameter, values in model.named_parameters():
         if values.dtype != torch.float32:
@@ -47,7 +47,7 @@ def try_model(model: Model, name: str, inputs: ModelInputs) -> None:
             buffers.check_rules()
     except InvalidArgument:
         raise
-    except Exception as error:  # the model may be anybody's code
+    except Exception as error:  # the model may be a user's code
         raise InvalidArgument(
             f"model {name!r} fails on samples of {inputs}: {type(error).__name__}: {error}"
         ) from error
@@ -86,7 +86,7 @@ def _sample(pair: Batch, at: int) -> Batch:
 
 
 def _apply(model: Model, batch: Batch, name: str, first: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns outputs, losses and scores, each of the shape that it must have; `first` is the first sample's place."""
+    """Returns outputs, losses and scores, with checked shapes; `first` is the position of the first sample."""
     samples, labels = batch.labels.shape
     model.samples.begin(0, np.arange(first, first + samples, dtype=np.uint32))
     outputs = model(batch.embeddings, batch.dense)
@@ -121,14 +121,14 @@ def _check_independent(together: Tensor, alone: Tensor, what: str, name: str) ->
     if not torch.allclose(together, alone, rtol=1e-3, atol=1e-4):
         raise InvalidArgument(
             f"{what} of model {name!r} depends on the other samples of its batch ({alone.flatten()[0].item():g} alone, "
-            f"{together.flatten()[0].item():g} with another): the result would depend on who trains which sample"
+            f"{together.flatten()[0].item():g} with another): the result would depend on the dispatch"
         )
 
 
 def _check_not_random(name: str, before: Tensor) -> None:
-    """Refuses random numbers, which each worker would draw in its own way."""
+    """Refuses random numbers, which would differ between workers."""
     if not torch.equal(torch.get_rng_state(), before):
         raise InvalidArgument(
-            f"model {name!r} draws random numbers in a forward pass: every worker would have others; torch.nn.Dropout "
-            "as a module of the model is the one way that does not"
+            f"model {name!r} draws random numbers in a forward pass, which would differ between workers; only "
+            "the draws of torch.nn.Dropout as a module of the model do not"
         )

@@ -14,15 +14,15 @@ from esd.worker.models.model import Model
 
 
 class WideDeep(Model):
-    """Adds a linear model over ids and dense features to an MLP over embedding vectors and dense features.
+    """The sum of a linear model over ids and dense features, and an MLP over embedding vectors and dense features.
 
-    Several labels share the weights of the ids.
+    All labels share the first-order weights of the ids.
     """
 
     def __init__(self, inputs: ModelInputs, hidden: tuple[int, ...]) -> None:
         super().__init__(inputs, hidden)
         width = require_wide(inputs, "wdl")
-        self.wide = nn.Parameter(torch.empty(len(inputs.labels), inputs.dense))  # the MLP has the bias
+        self.wide = nn.Parameter(torch.empty(len(inputs.labels), inputs.dense))  # without bias, which the MLP has
         self.deep = mlp(len(inputs.features) * width + inputs.dense, hidden, len(inputs.labels))
         draw_parameters(self)
 

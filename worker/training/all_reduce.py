@@ -1,4 +1,4 @@
-"""The all-reduce of the dense gradients: where the workers of an epoch meet, and the sum that they make together."""
+"""The all-reduce of gradients over the workers of an epoch, and the forming of their group."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from esd.services.domain.errors import DeadlineExceeded, Unavailable
 from esd.services.domain.plans import Membership
 from esd.services.runtime.threads import batch_threads
 
-_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - it is refused here
+_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - these are refused here
 
 _log = logging.getLogger(__name__)
 
 
 class AllReduceGroup(Protocol):
-    """What is used of torch's process groups."""
+    """The part of torch's process groups that is used here."""
 
     def allreduce(self, tensors: list[Tensor], /) -> Any:
-        """Starts to sum each tensor over the group, in place, and returns work that can be waited for."""
+        """Starts to sum each tensor over the group, in place, and returns an object to wait for."""
 
 
 class DenseReducer:
     """Sums gradients over the workers of one epoch, which all start the same pieces in the same order.
 
-    These are the dense ones, and those of replicated rows.
+    The pieces are gradients of dense parameters and of replicated rows, and changes of buffers.
 
     Args:
-        group: of these workers; None when there is only one.
+        group: the group of these workers; None for a single worker.
 
     Attributes:
-        waiting: whether this worker is in `wait`, which ends when all have come.
+        waiting: whether this worker is in `wait`, which ends when all workers have come.
     """
 
     def __init__(self, group: AllReduceGroup | None) -> None:
@@ -55,7 +55,7 @@ class DenseReducer:
                 self._running.append(self._group.allreduce([gradients]))
 
     def wait(self) -> None:
-        """Returns when every piece that was started is summed.
+        """Returns when every started piece is summed.
 
         Raises:
             Unavailable: a worker is lost or late.
@@ -70,7 +70,7 @@ class DenseReducer:
             self.waiting = False
 
     def close(self) -> None:
-        """Leaves the group: its connections close, so that others who wait for this worker stop waiting."""
+        """Leaves the group: its connections close, so that workers that wait for this one stop waiting."""
         self._group = None
         self._running = []
 
@@ -81,16 +81,16 @@ def _losses_named() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise Unavailable(
-            f"all-reduce failed, another worker is lost, or later than ESD_WORKER_PEER_TIMEOUT: {error}"
+            f"all-reduce failed: another worker is lost, or slower than ESD_WORKER_PEER_TIMEOUT: {error}"
         ) from error
 
 
 class GroupStore(Store):
-    """What torch's process groups exchange before their first sum, kept by somebody whom all members reach.
+    """The key-value store through which torch's process groups form, kept by a service that all members reach.
 
     Args:
-        put: keeps a value under a key for all members.
-        get: returns the value under a key, and waits for it.
+        put: stores a value under a key for all members.
+        get: waits for the value under a key, and returns it.
     """
 
     def __init__(self, put: Callable[[str, bytes], None], get: Callable[[str], bytes]) -> None:
@@ -101,27 +101,27 @@ class GroupStore(Store):
     # torch calls these from C++, by these names.
 
     def set(self, key: str, value: bytes) -> None:  # type: ignore[override]  # the stubs have it as text
-        """Keeps a value."""
+        """Stores a value."""
         self._put(key, bytes(value))
 
     def get(self, key: str) -> bytes:
-        """Returns a value, once it is there."""
+        """Waits for a value, and returns it."""
         return self._get(key)
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:  # noqa: ARG002 - `get` has its own
-        """Returns once all values are there."""
+        """Waits until all values exist."""
         for key in keys:
             self._get(key)
 
 
 def join_group(membership: Membership, store: GroupStore, host: str, device: str, timeout: float) -> DenseReducer:
-    """Meets the other workers of an epoch; returns when all are there.
+    """Meets the other workers of an epoch; returns when all have come.
 
     Args:
-        membership: says which of them this worker is.
-        store: where they find out about each other.
-        host: at which the others reach this worker. Its connections for gloo listen there and nowhere else, unless it
-            stands for all addresses, or is none of this machine's: then at the address of the machine's name.
+        membership: the workers of the epoch, and this worker's rank.
+        store: the store through which they find each other.
+        host: the host at which the others reach this worker. gloo listens only there, unless it stands for all
+            addresses or is not an address of this machine: then at the address of the machine's name.
         device: type of the training device: gloo sums on `cpu`, nccl on `cuda`.
         timeout: seconds to wait for the others, here and in every all-reduce.
 
@@ -133,7 +133,7 @@ def join_group(membership: Membership, store: GroupStore, host: str, device: str
     if workers == 1:
         return DenseReducer(None)
     try:
-        # A group of its own, not torch's default one: that of the epoch before may not have come to its end yet.
+        # A separate group, not torch's default one: the group of the epoch before may not have ended yet.
         return DenseReducer(_open_group(device, store, rank, workers, host, timedelta(seconds=timeout)))
     except (RuntimeError, DeadlineExceeded) as error:
         raise Unavailable(
@@ -149,18 +149,18 @@ def _open_group(device: str, store: Store, rank: int, workers: int, host: str, p
         return cast("AllReduceGroup", distributed.ProcessGroupNCCL(store, rank, workers, options))
     options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # noqa: SLF001
     options._timeout = patience  # noqa: SLF001
-    # The thread that serves gloo's connections polls on and on while another one writes to one of them. If it took the
-    # processor from the very thread that writes, both would lose: more than a quarter of what a sum takes went there.
+    # The thread that serves gloo's connections polls continuously while another one writes to one of them. If it
+    # preempted the writing thread itself, both would lose: that took more than a quarter of the time of a sum.
     with batch_threads():
         options._devices = [_gloo_device(host)]  # noqa: SLF001
     return cast("AllReduceGroup", ProcessGroupGloo(store, rank, workers, options))
 
 
 def _gloo_device(host: str) -> Any:
-    """Returns the network device that gloo listens on."""
+    """Returns the network device for gloo to listen on."""
     if host not in _ALL_ADDRESSES:
         try:
             return ProcessGroupGloo.create_device(hostname=host)
-        except RuntimeError as error:  # such as the outer address of a machine behind a router
+        except RuntimeError as error:  # for example the outer address of a machine that a router translates
             _log.warning("the all-reduce cannot listen at %s: %s; it listens at this machine's name", host, error)
     return ProcessGroupGloo.create_default_device()

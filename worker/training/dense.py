@@ -28,13 +28,13 @@ _MOMENTS = {
 
 
 class DenseParameters:
-    """The parameters of a model that it trains, and their gradients, each in one flat vector of P floats.
+    """The trained parameters of a model, and their gradients, each in one flat vector of P floats.
 
     So few calls sum all gradients, and one step trains all parameters.
 
     Args:
-        model: must already be on its device; the parameters become views of the vector.
-        spec: says how they are trained.
+        model: must already be on its device; its parameters become views of the vector.
+        spec: the optimizer and its settings.
         reducer: sums the gradients of backward passes over the workers of the epoch.
 
     Attributes:
@@ -42,7 +42,7 @@ class DenseParameters:
     """
 
     def __init__(self, model: nn.Module, spec: ModelSpec, reducer: DenseReducer) -> None:
-        # What several modules share has several names, and whoever loads the model asks for each of them.
+        # A parameter that several modules share has several names, and a loaded model must have each of them.
         self._named = dict(model.named_parameters(remove_duplicate=False))
         named_buffers = model.named_buffers(remove_duplicate=False)
         self._buffers = {name: values for name, values in named_buffers if name in model.state_dict()}
@@ -56,7 +56,7 @@ class DenseParameters:
         self._optimizer = DenseOptimizer(spec, flat)
 
     def start(self) -> None:
-        """Starts to sum what the last backward pass has not started yet: what comes after is summed behind it.
+        """Starts the sums that the last backward pass has not started, so that later sums come after them.
 
         Raises:
             Unavailable: another worker is lost.
@@ -72,7 +72,7 @@ class DenseParameters:
         self._buckets.wait()
 
     def step(self, rate: float) -> None:
-        """Trains the parameters with the summed gradients, at a learning rate."""
+        """Trains the parameters with the summed gradients, at the given learning rate."""
         if self._clip_norm:
             clip(self.gradients, self._clip_norm)
         self._optimizer.step(self.gradients, rate)
@@ -82,14 +82,14 @@ class DenseParameters:
         return _npz(_on_host(self._named | self._buffers))
 
     def save(self) -> bytes:
-        """Returns all that `load` needs, as .npz with `parameter/NAME`, `buffer/NAME` and `state/KEY`."""
+        """Returns the data for `load`, as .npz with `parameter/NAME`, `buffer/NAME` and `state/KEY`."""
         return _npz(_on_host(self._saved()))
 
     def load(self, data: bytes) -> None:
-        """Goes back to what `save` returned for the same model and optimizer.
+        """Restores the data of `save`, of the same model and optimizer.
 
         Raises:
-            FailedPrecondition: something is missing or has another shape.
+            FailedPrecondition: a parameter, buffer or state is missing or has another shape.
         """
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays, torch.no_grad():
             for name, values in self._saved().items():
@@ -107,17 +107,17 @@ class DenseParameters:
 class DenseOptimizer:
     """Trains a vector of parameters with torch's own steps.
 
-    The steps are called as functions, on a CPU as the fused ones, which pass over the vectors once. The classes of
+    The steps are called as functions, on a CPU the fused ones, which pass over the vectors once. The classes of
     torch.optim would import torch's compiler into every worker, which took two of the five seconds of its start, and of
-    every return after a failure.
+    every restart after a failure.
 
     Args:
-        spec: which optimizer, its constants, and how weights decay.
+        spec: the optimizer, its constants, and the weight decay.
         parameters: float32 [P], trained in place.
 
     Attributes:
-        state: what a checkpoint must keep, by name: float32 [P] on the parameters' device, and the count of steps,
-            float32 [], on the host as torch wants it.
+        state: the state to keep in a checkpoint, by name: float32 [P] on the parameters' device, and the count of
+            steps, float32 [], on the host as torch requires.
     """
 
     def __init__(self, spec: ModelSpec, parameters: Tensor) -> None:
@@ -131,7 +131,7 @@ class DenseOptimizer:
 
     @torch.no_grad()
     def step(self, gradients: Tensor, rate: float) -> None:
-        """Takes one step along `gradients`, float32 [P], at a learning rate."""
+        """Takes one step along `gradients`, float32 [P], at the given learning rate."""
         spec, state = self._spec, self.state
         match spec.kind:
             case OptimizerKind.SGD:
@@ -147,7 +147,7 @@ class DenseOptimizer:
                     maximize=False,
                     fused=self._fused,
                 )
-            case OptimizerKind.ROWWISE_ADAGRAD:  # element-wise here: a matrix of an MLP is not a set of rows
+            case OptimizerKind.ROWWISE_ADAGRAD:  # element-wise here: the matrix of an MLP is not a set of rows
                 adagrad(
                     [self._parameters],
                     [gradients],
@@ -180,7 +180,7 @@ class DenseOptimizer:
 
 
 def clip(gradients: Tensor, norm: float) -> None:
-    """Scales `gradients`, float32 [P], down to a norm, in place, as torch.nn.utils.clip_grad_norm_ does."""
+    """Scales `gradients`, float32 [P], down to at most a norm, in place, as torch.nn.utils.clip_grad_norm_ does."""
     gradients.mul_((norm / (gradients.norm() + 1e-6)).clamp(max=1.0))
 
 

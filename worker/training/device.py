@@ -1,4 +1,4 @@
-"""Where training runs, and how it is made repeatable there."""
+"""The training device, and the settings that make its results repeatable."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from esd.services.domain.errors import FailedPrecondition
 
 
 def prepare_device(name: str, threads: int) -> torch.device:
-    """Makes a device ready for bit-identical runs. Call it in the training thread, before anything else of torch.
+    """Prepares a device for bit-identical runs. Call it in the training thread, before any other use of torch.
 
     Args:
         name: `cpu`, `cuda` or `cuda:N`.
-        threads: of torch's CPU kernels; another number may give other low bits.
+        threads: threads of torch's CPU kernels; another number may change the lowest bits.
 
     Raises:
-        FailedPrecondition: there is no such device.
+        FailedPrecondition: the device does not exist.
     """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or cuBLAS varies the order of its sums
-    torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms would import torch's compiler too
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # otherwise cuBLAS varies the order of its sums
+    torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms would import torch's compiler, too
     torch.set_num_threads(threads)
     device = torch.device(name)
     if device.type == "cuda":

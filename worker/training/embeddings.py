@@ -1,4 +1,4 @@
-"""From the rows of all tables to the embeddings that a model gets."""
+"""Makes the embeddings of a model from the rows of all tables."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from esd.worker.training.pooling import embed
 
 
 class Embedder:
-    """Makes a model's embeddings of the rows of a job's tables, each of which several features may use.
+    """Makes a model's embeddings from the rows of a job's tables; several features may share a table.
 
     Args:
-        features: of the job.
-        tables: how many tables it has.
+        features: features of the job.
+        tables: number of its tables.
     """
 
     def __init__(self, features: Sequence[Feature], tables: int) -> None:
@@ -30,9 +30,9 @@ class Embedder:
         """Returns the embeddings of m samples by the name of the feature, in the order of the features.
 
         Args:
-            rows: by table, float32 [N_t, D_t], of all ids of its features: sample by sample, and in each of them
-                feature by feature.
-            lengths: uint16 [m, F], how many ids each sample has of each feature; None: exactly one of each.
+            rows: by table, float32 [N_t, D_t], the rows of all ids of its features: by sample, and within a sample by
+                feature.
+            lengths: uint16 [m, F], number of ids of each feature in each sample; None: exactly one of each.
         """
         if len(rows) == 1:
             return embed(rows[0], lengths, self._features)

@@ -1,6 +1,6 @@
-"""Measures what a job takes of this machine: memory of a row and of a sample, time of a step and of a sample.
+"""Measures the needs of a job on this machine: memory of a row and of a sample, time of a step and of a sample.
 
-SCARS §II.B: memory has to be measured, since frameworks allocate more than the arrays that they are asked for.
+SCARS §II.B: memory must be measured, because frameworks allocate more than the requested arrays.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from esd.worker.training.device import prepare_device
 from esd.worker.training.rows import RowCache
 from esd.worker.training.trainer import Trainer
 
-_CACHE_BYTES = 64e6  # of the cache by which a row is weighed
-_ROW_VALUE = 1e-3  # in place of what parameter servers would send
+_CACHE_BYTES = 64e6  # of the cache that measures the memory of a row
+_ROW_VALUE = 1e-3  # stands for the values of parameter servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,19 @@ class _Run:
 def measure_footprint(
     job: JobSpec, small: Sequence[IterationPlan], large: Sequence[IterationPlan], device_name: str, threads: int
 ) -> Footprint:
-    """Trains a few iterations of two sizes. Call it in a process of its own, whose memory it measures.
+    """Trains a few iterations of two sizes. Call it in a separate process, whose memory it measures.
 
     Args:
-        job: of one worker.
-        small: its plans of a few iterations, from an empty cache on; the first is not timed.
+        job: a job of one worker.
+        small: its plans of a few iterations, beginning with an empty cache; the first is not timed.
         large: other plans, of iterations with more samples.
         device_name: `cpu`, `cuda` or `cuda:N`.
-        threads: of torch's CPU kernels.
+        threads: threads of torch's CPU kernels.
 
     Raises:
-        FailedPrecondition: there is no such device.
-        InvalidArgument: there is no such model.
-        ResourceExhausted: the device has not enough memory.
+        FailedPrecondition: the device does not exist.
+        InvalidArgument: the model does not exist, or cannot train the job's samples.
+        ResourceExhausted: the device has too little memory.
     """
     device = prepare_device(device_name, threads)
     rows = [_weigh_row(table, device) for table in job.tables]
@@ -59,7 +59,7 @@ def measure_footprint(
     few, many = runs
     grown = many.samples - few.samples
     cached = [float(np.dot(_slots(job, plans), rows)) for plans in (small, large)]
-    # A cache has room for so many bytes as they move; they may weigh most in another table than the first.
+    # The room of a cache is counted in transferred bytes, so the table with the most memory per such byte decides.
     row_bytes = max(
         weight * job.table.row_transfer_bytes / table.row_transfer_bytes
         for table, weight in zip(job.tables, rows, strict=True)
@@ -93,17 +93,17 @@ def _train(job: JobSpec, plans: Sequence[IterationPlan], device: torch.device) -
 
 
 def _slots(job: JobSpec, plans: Sequence[IterationPlan]) -> list[int]:
-    """Returns how many slots the plans use of each table."""
+    """Returns the number of slots of each table that the plans use."""
     used = zip(*(plan.rows_by_table(len(job.tables)) for plan in plans), strict=True)
     return [1 + max(int(each.slots.max(initial=0)) for each in of_table) for of_table in used]
 
 
 def _weigh_row(table: TableSpec, device: torch.device) -> float:
-    """Returns the bytes of a row in a cache, and of its entry in the cache book where both are on the host."""
+    """Returns the memory of a cached row, with its entry in the cache book if both are on the host."""
     slots = int(_CACHE_BYTES / table.row_bytes) + 1
     before = _used(device)
     cache = RowCache(slots, table.row_width, device)
-    cache.rows.fill_(_ROW_VALUE)  # the system gives memory when it is written
+    cache.rows.fill_(_ROW_VALUE)  # the system provides memory only when it is written
     book = CacheBook([slots], 0, 0)
     taken = _used(device) - before
     del cache, book
@@ -122,7 +122,7 @@ def _forget_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
-    with suppress(OSError):  # a container may forbid it; the larger run has its own peak all the same
+    with suppress(OSError):  # a container may forbid it; the larger run still has a peak of its own
         Path("/proc/self/clear_refs").write_text("5")
 
 

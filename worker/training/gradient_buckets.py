@@ -1,4 +1,4 @@
-"""The gradients of the dense parameters, and their all-reduce, which begins while the backward pass goes on."""
+"""The gradients of the dense parameters, and their all-reduce, which begins during the backward pass."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from torch import nn
 
 from esd.worker.training.all_reduce import DenseReducer
 
-_BUCKET_BYTES = 1 << 20  # of a bucket, at least: each costs half a millisecond of processor time of its own
+_BUCKET_BYTES = 1 << 20  # least size of a bucket, because each costs half a millisecond of processor time
 
 
 class GradientBuckets:
-    """Gradients in one flat vector, which the workers sum in pieces.
+    """Gradients in one flat vector, which the workers sum in buckets.
 
-    A backward pass makes the gradients of the last layers first. A bucket is a run of parameters, the first one at the
-    end of the vector, and its sum starts as soon as the last of its gradients is there, while the layers before it are
-    still to come. All workers start the same buckets in the same order, whatever their backward passes do, since the
-    layout follows from the parameters' sizes, and none is started before the one that precedes it.
+    A backward pass computes the gradients of the last layers first. A bucket is a run of consecutive parameters; the
+    first bucket is at the end of the vector. Its sum starts as soon as its last gradient exists, while earlier layers
+    are still being computed. All workers start the same buckets in the same order, in whatever order their gradients
+    arrive, because the layout follows from the parameters' sizes and no bucket starts before its predecessor.
 
     Args:
-        parameters: P values in all, in the order in which the model names them.
-        reducer: of the epoch.
+        parameters: P values in all, in the model's order.
+        reducer: sums over the workers of the epoch.
 
     Attributes:
-        flat: float32 [P], after `wait` the sums over all workers.
+        flat: float32 [P]; after `wait` the sums over all workers.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], reducer: DenseReducer) -> None:
@@ -48,7 +48,7 @@ class GradientBuckets:
                 parameters[at].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     def start(self) -> None:
-        """Starts what the backward pass has not. A parameter without a gradient, or samples, contributes zeros.
+        """Starts the buckets that the backward pass has not started. A missing gradient counts as zeros.
 
         Raises:
             Unavailable: another worker is lost.
@@ -60,7 +60,7 @@ class GradientBuckets:
         self._start_whole()
 
     def wait(self) -> None:
-        """Ends the sums, once all of them are started.
+        """Waits for all sums, after starting the missing ones.
 
         Raises:
             Unavailable: another worker is lost or late.
@@ -71,8 +71,8 @@ class GradientBuckets:
         self._started = 0
 
     def _arrived(self, bucket: int, at: int, parameter: nn.Parameter) -> None:
-        """Takes a gradient that the backward pass has made. torch gives the parameter."""
-        assert parameter.grad is not None  # noqa: S101 - torch calls this when it is there
+        """Copies a new gradient into its bucket. torch passes the parameter."""
+        assert parameter.grad is not None  # noqa: S101 - torch calls this hook after it has set the gradient
         self._places[at].copy_(parameter.grad)
         parameter.grad = None
         self._missing[bucket].discard(at)
@@ -80,14 +80,14 @@ class GradientBuckets:
             self._start_whole()
 
     def _start_whole(self) -> None:
-        """Starts the buckets whose gradients are all there, in order, up to the first one that lacks some."""
+        """Starts the complete buckets, in order, up to the first incomplete one."""
         while self._started < len(self._buckets) and not self._missing[self._started]:
             self._reducer.start(self._sums[self._started])
             self._started += 1
 
 
 def _runs_from_the_end(sizes: Sequence[int]) -> list[range]:
-    """Splits parameters into runs of at least `_BUCKET_BYTES`, the last ones first; what is left joins the last run."""
+    """Splits parameters into runs of at least `_BUCKET_BYTES`, the last ones first; the rest joins the last run."""
     bounds, values = [len(sizes)], 0
     for start in reversed(range(len(sizes))):
         values += sizes[start]

@@ -1,4 +1,4 @@
-"""From the rows of ids to the inputs of a model: lists of ids are pooled sample by sample, or come as sequences."""
+"""Makes the inputs of a model from the rows of ids: lists of ids are pooled per sample, or kept as sequences."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from esd.worker.models.inputs import Jagged, StackedEmbeddings
 def embed(
     rows: Tensor, lengths: NDArray[np.uint16] | None, features: Sequence[Feature]
 ) -> Mapping[str, Tensor | Jagged]:
-    """Makes what a model gets of the rows of m samples; differentiable, and in a fixed order.
+    """Makes the embeddings of m samples from their rows; differentiable, and with a fixed order of summation.
 
     Args:
-        rows: float32 [N, D], of all ids: sample by sample, and in each of them feature by feature.
-        lengths: uint16 [m, F], how many ids each sample has of each feature; None: exactly one of each.
+        rows: float32 [N, D], the rows of all ids: by sample, and within a sample by feature.
+        lengths: uint16 [m, F], number of ids of each feature in each sample; None: exactly one of each.
         features: the F features.
 
     Returns:
-        By name: float32 [m, D] of each feature, or the sequences of one that is not pooled.
+        By name: float32 [m, D] of each pooled feature, or the sequences of a feature with pooling LIST.
     """
     names = tuple(feature.name for feature in features)
     stacked = rows.view(-1, len(features), rows.shape[1]) if lengths is None else _pooled(rows, lengths, features)
@@ -41,7 +41,7 @@ def embed(
 
 
 def _pooled(rows: Tensor, lengths: NDArray[np.uint16], features: Sequence[Feature]) -> Tensor:
-    """Adds up, or averages, the rows of each feature of each sample: [m, F, D]; zeros where there are none."""
+    """Sums, or averages, the rows of each feature of each sample: [m, F, D]; zeros without rows."""
     counts = torch.from_numpy(lengths.astype(np.int64)).to(rows.device)
     sums = torch.segment_reduce(rows, "sum", lengths=counts.reshape(-1), unsafe=True, initial=0)
     means = torch.tensor([feature.pooling is Pooling.MEAN for feature in features], device=rows.device)
@@ -53,7 +53,7 @@ def _sequences(rows: Tensor, lengths: NDArray[np.uint16], field: int) -> Jagged:
     ends = np.cumsum(lengths.reshape(-1), dtype=np.int64).reshape(lengths.shape)[:, field]
     counts = lengths[:, field].astype(np.int64)
     places = np.arange(max(1, counts.max(initial=0)))
-    nothing = len(rows)  # the row of zeros, behind all others
+    nothing = len(rows)  # index of a row of zeros, appended after all others
     which = np.where(places < counts[:, None], (ends - counts)[:, None] + places, nothing)
     padded = torch.cat((rows, rows.new_zeros(1, rows.shape[1])))
     values = functional.embedding(torch.from_numpy(which).to(rows.device), padded, padding_idx=nothing)

@@ -1,7 +1,7 @@
 """The embedding rows of a worker: the cache that holds them on the training device, and the optimizers that train them.
 
-The optimizers are for rows that this worker alone trains. Their formulas are those of esd.services.domain.tables; the
-parameter server has the same ones for split rows.
+The optimizers are for rows that only this worker trains. Their formulas are defined in esd.services.domain.tables; the
+parameter server applies the same ones to split rows.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 def row_caches(
     tables: Sequence[TableSpec], slots: Sequence[int], device: torch.device, *, gathers: bool = False
 ) -> tuple[RowCache, ...]:
-    """Makes a cache for each table, which may come to have that many slots. They begin with the same share of these.
+    """Makes a cache for each table, with up to the given number of slots. All begin with an equal share of their slots.
 
-    With `gathers` they gather gradients.
+    With `gathers` the caches gather gradients.
 
     Raises:
-        ResourceExhausted: the device has not enough memory.
+        ResourceExhausted: the device has too little memory.
     """
     return tuple(
         RowCache(
@@ -42,31 +42,33 @@ def row_caches(
 class RowCache:
     """Holds rows of a table in C slots of W floats each.
 
-    A slot holds a row's D values and its optimizer state. Of a row that several workers train it holds the values, and
-    then, in their place, the partial gradient: what lies behind is read by nobody, and the row must be pulled again to
-    be used. A cache that gathers gradients has a second memory for them, and its rows stay usable.
+    A slot holds a row's D values and its optimizer state. For a row that several workers train, it holds the values and
+    later, in their place, the partial gradient; its other floats are not used then, and the row must be pulled again
+    before its next use. A cache that gathers gradients has a second memory for them, and its rows stay usable.
 
-    `read` may run in another thread than the rest, while an iteration trains: the plan names only slots that the
-    iteration does not touch. On a GPU it has its own stream, which waits for the last completed write, not for
-    the training that is queued meanwhile.
+    `read` may run in another thread than the other methods, while an iteration trains: the plan names only slots that
+    the iteration does not touch. On a GPU it has its own stream, which waits for the last completed write, but not for
+    training that is queued meanwhile.
 
-    The tables of a job share the room of a cache, so any of them may come to fill it, and none is given all of it
-    before. A slot stays with its table: together the caches take as much memory as the tables had rows in them at most,
-    each at its own time, and never more than the room of the cache for every table.
+    The tables of a job share the room of a cache, so any of them may fill it, and none gets all of it in advance. A
+    slot stays with its table: all caches together take the memory of each table's largest number of cached rows, and at
+        most
+    the room of the cache for every table.
 
     Args:
-        slots: the most that C may become.
+        slots: the most slots, to which C may grow.
         width: W, floats per row.
-        device: where training runs.
+        device: the device of training.
         first: C at first; None: all slots.
-        gathers: D, if every row is trained as the worker's own, and its gradients are added up until they are pushed.
+        gathers: D, if every row is trained here, and its gradients are summed until they are pushed; 0: not so.
 
     Attributes:
         rows: float32 [C, W] on the device.
-        host_rows: the same memory, where the device is the host; None where it is not.
-        gathered: float32 [C, D] on the device, sums of gradients that are not pushed; None if it gathers none.
+        host_rows: the same memory, if the device is the host; otherwise None.
+        gathered: float32 [C, D] on the device, sums of gradients that are not pushed yet; None if it gathers none.
 
     Raises:
+        ResourceExhausted: the device has too little memory.
         ResourceExhausted: the device has not enough memory.
     """
 
@@ -95,11 +97,11 @@ class RowCache:
             ) from error
 
     def _grow(self, slots: int) -> None:
-        """Gives the cache at least so many slots. Who reads meanwhile reads what is written, old or new."""
+        """Grows the cache to at least `slots` slots. A concurrent reader sees the old or the new buffer as a whole."""
         most = min(self._most, max(slots, 2 * len(self.rows)))
         rows = self._grown(self.rows, most)
         gathered = None if self.gathered is None else self._grown(self.gathered, most)
-        if self._device.type == "cuda":
+        if self._device.type == "cuda":  # the reader's stream does not wait for the copy
             torch.cuda.current_stream(self._device).synchronize()
         self.rows, self.gathered = rows, gathered
         self.host_rows = rows.numpy() if self.host_rows is not None else None
@@ -112,16 +114,16 @@ class RowCache:
 
     @property
     def width(self) -> int:
-        """The floats of a slot, W."""
+        """W, the floats of a slot."""
         return self.rows.shape[1]
 
     @property
     def gradients(self) -> Tensor:
-        """Where the slots' partial gradients are: in place of the rows, unless they are gathered."""
+        """The memory of the slots' partial gradients: the rows' own memory, unless gradients are gathered."""
         return self.rows if self.gathered is None else self.gathered
 
     def staging(self, count: int) -> NDArray[np.float32]:
-        """Returns room for rows on their way to `write`, zeros [count, W], from where the device copies fastest."""
+        """Returns a buffer for rows to `write`, zeros [count, W], in memory that the device copies fastest."""
         if self.host_rows is not None:
             return np.zeros((count, self.width), np.float32)
         return torch.zeros(count, self.width, pin_memory=True).numpy()
@@ -140,14 +142,15 @@ class RowCache:
     ) -> None:
         """Trains the rows that no other worker trains at once, and keeps the partial gradients of the others.
 
-        A cache that gathers gradients trains all rows, and adds the gradients of all to what it has gathered.
+        A cache that gathers gradients trains all rows, and adds their gradients to its sums.
 
         Args:
-            used: the rows that the samples use, and who trains them.
-            gradients: float32 [N, D], of what `look_up` gave. Those of a row are added up in the order of the ids.
-            shared: float32 [h, D], becomes the sums of the replicated rows, which stay as they are.
-            optimizer: the table's.
-            rate: the learning rate of the iteration.
+            used: the rows that the samples use, with the workers that train each.
+            gradients: float32 [N, D], of the result of `look_up`. Gradients of one row are added up in the order of the
+                ids.
+            shared: float32 [h, D], receives the sums of the replicated rows, which stay unchanged.
+            optimizer: the table's optimizer.
+            rate: learning rate of the iteration.
             step: iteration + 1.
         """
         if self._device.type == "cpu":
@@ -157,7 +160,7 @@ class RowCache:
         self.mark_written()
 
     def train_replicated(self, used: UsedRows, sums: Tensor, optimizer: OptimizerSpec, rate: float, step: int) -> None:
-        """Trains the replicated rows by the sums of all workers' gradients, float32 [h, D]: everywhere alike."""
+        """Trains the replicated rows by the sums of all workers' gradients, float32 [h, D], equally on all workers."""
         slots = used.reduced()
         here = UsedRows(slots, np.ones(len(slots), np.uint64), np.arange(len(slots), dtype=np.uint32))
         self.train(here, sums, sums[:0], optimizer, rate, step)
@@ -180,13 +183,13 @@ class RowCache:
         self.mark_written()
 
     def empty_gathered(self, slots: NDArray[np.uint32]) -> None:
-        """Begins to gather anew in these slots, if gradients are gathered."""
+        """Resets the sums of gradients of these slots to zero, if gradients are gathered."""
         if self.gathered is not None and len(slots):
             self.gathered.index_fill_(0, self.index(slots), 0.0)
             self.mark_written()
 
     def mark_written(self) -> None:
-        """Lets later reads see everything written so far."""
+        """Makes all writes so far visible to later reads."""
         if self._read_stream is not None:
             written = torch.cuda.Event()  # type: ignore[no-untyped-call]
             written.record(torch.cuda.current_stream(self._device))
@@ -203,7 +206,7 @@ def _train_on_host(
     step: int,
     gathered: Tensor | None,
 ) -> None:
-    """Does in one pass what `train_on_device` does in many; the loops are the parameter server's."""
+    """Does in one pass the work of `train_on_device`; its loops are shared with the parameter server."""
     rows = cache.numpy(), used.slots, used.contributors, used.inverse, gradients.numpy(), shared.numpy()
     sums = None if gathered is None else gathered.numpy()
     epsilon = optimizer.epsilon
@@ -227,15 +230,15 @@ def train_on_device(
     step: int,
     gathered: Tensor | None = None,
 ) -> None:
-    """Trains the rows that samples use in a cache [C, W] that is on the device of the gradients [N, D].
+    """Trains the rows that samples use in a cache [C, W] on the same device as the gradients [N, D].
 
-    `shared` [h, D] becomes the sums of the replicated ones. In the memory of `gathered` gradients [C, D], if there is
-    one, those of all rows are added up.
+    `shared` [h, D] receives the sums of the replicated rows. With `gathered` [C, D], the gradients of all rows are
+    added to it.
     """
     device, dimension = cache.device, gradients.shape[1]
     inverse = torch.from_numpy(used.inverse.astype(np.int64)).to(device)
     slots = torch.from_numpy(used.slots.astype(np.int64)).to(device)
-    # The backward pass of a lookup adds up the samples of each row in a fixed order.
+    # The backward pass of a lookup sums the gradients of each row in a fixed order.
     sums = torch.ops.aten.embedding_dense_backward(gradients, inverse, len(slots), -1, False)
     if gathered is not None:
         cache[slots] = updated_rows(cache[slots], sums, optimizer, step, rate)
@@ -257,9 +260,9 @@ def updated_rows(rows: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step
     Args:
         rows: float32 [r, W], D values followed by the optimizer state.
         gradients: float32 [r, D].
-        optimizer: the table's.
+        optimizer: the table's optimizer.
         step: iteration + 1.
-        rate: its learning rate.
+        rate: learning rate of the iteration.
 
     Returns:
         float32 [r, W].

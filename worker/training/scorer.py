@@ -1,4 +1,4 @@
-"""Scores samples with a model as it was stored: no row and no parameter changes."""
+"""Scores samples with a stored model, without changing any row or parameter."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from esd.worker.models.own import failures_named
 from esd.worker.training.device import prepare_device
 from esd.worker.training.embeddings import Embedder
 
-_PARTS = ("parameter/", "buffer/")  # as DenseParameters.save names them; to_npz gives the names alone
+_PARTS = ("parameter/", "buffer/")  # prefixes of DenseParameters.save; to_npz uses plain names
 
 
 class Scorer:
-    """A model on the CPU that is not trained. It belongs to the thread in which it was made.
+    """A model on the CPU for scoring only. Must be used in the thread that made it.
 
     Args:
-        job: names the model.
-        dense: its dense parameters, as `DenseParameters.save` or `to_npz` has written them.
+        job: the job of the model.
+        dense: its dense parameters, as written by `DenseParameters.save` or `to_npz`.
 
     Raises:
-        FailedPrecondition: these are those of another model.
+        FailedPrecondition: the parameters belong to another model.
     """
 
     def __init__(self, job: JobSpec, dense: bytes) -> None:
@@ -46,7 +46,7 @@ class Scorer:
         try:
             self._model.load_state_dict(saved)
         except RuntimeError as error:
-            raise FailedPrecondition(f"what is stored is no model {job.model.name}: {error}") from None
+            raise FailedPrecondition(f"the stored parameters are not of model {job.model.name}: {error}") from None
         self._model.eval()
 
     @torch.inference_mode()
@@ -58,12 +58,12 @@ class Scorer:
     ) -> tuple[NDArray[np.float64], NDArray[np.uint16]]:
         """Returns the sums of the losses of k samples by label, float64 [L], and their score bins, uint16 [k, L].
 
-        A model with a loss of its own has one for all labels.
+        A model with a loss of its own has the same loss for all labels.
 
         Args:
             batch: the samples.
-            values: by table, float32 [u, D], the rows that they use.
-            inverse: by table, int64 [N]: the row of each id that the samples have in it.
+            values: by table, float32 [u, D], the rows that the samples use.
+            inverse: by table, int64 [N]: the row of each id of the samples in this table.
 
         Raises:
             FailedPrecondition: the model's code fails.

@@ -1,4 +1,4 @@
-"""The buffers that change, summed over the workers of an epoch: the same on each of them after every iteration."""
+"""The changing buffers of a model, combined over the workers of an epoch: equal on all after every iteration."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from esd.worker.training.all_reduce import DenseReducer
 
 
 class SharedBuffers:
-    """The buffers of a model that have a rule (worker/models/buffers.py). Without any, all of this does nothing.
+    """The buffers of a model that have a rule (worker/models/buffers.py). Does nothing if no buffer has one.
 
     Args:
         model: must already be on its device.
-        reducer: of the epoch.
+        reducer: sums over the workers of the epoch.
     """
 
     def __init__(self, model: Model, reducer: DenseReducer) -> None:
@@ -34,17 +34,17 @@ class SharedBuffers:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Keeps what a forward pass changes for `start`; until `finish` the buffers are as they were."""
+        """Keeps the changes of a forward pass for `start`, and undoes them: the buffers change only in `finish`."""
         self._changes = {}
         with self._buffers.undone() as after:
             yield
         self._changes = {name: after[name] - values for name, values in self._buffers.values.items()}
 
     def start(self, *, leads: bool) -> None:
-        """Begins to sum what all workers have seen of this iteration; `reducer.wait` ends it.
+        """Begins to sum the changes of all workers in this iteration; `reducer.wait` ends the sum.
 
         Args:
-            leads: whether this worker has trained the first sample of the batch.
+            leads: whether this worker trained the first sample of the batch.
 
         Raises:
             Unavailable: another worker is lost.
@@ -54,7 +54,7 @@ class SharedBuffers:
             self._reducer.start(self._sums[dtype])
 
     def finish(self) -> None:
-        """Changes the buffers as the rules say, by what was summed."""
+        """Adds the summed changes to the buffers."""
         for dtype, names in self._by_dtype.items():
             shared = [self._buffers.values[name] for name in names]
             changes = torch.split(self._sums[dtype], [values.numel() for values in shared])
@@ -62,7 +62,7 @@ class SharedBuffers:
                 values.add_(change.view_as(values))
 
     def _change(self, name: str, *, leads: bool) -> Tensor:
-        """What this worker adds; nothing without samples."""
+        """Returns this worker's addend; zeros without samples."""
         if name in self._changes and (leads or self._rules[name] is BufferRule.SUM):
             return self._changes[name]
         return torch.zeros_like(self._buffers.values[name])

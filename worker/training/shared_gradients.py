@@ -1,4 +1,4 @@
-"""The gradients of replicated rows, which all workers sum as they do those of the dense parameters."""
+"""The gradients of replicated rows, which all workers sum together with the gradients of the dense parameters."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from esd.worker.training.all_reduce import DenseReducer
 
 
 class SharedGradients:
-    """Gradients of the replicated rows of one iteration, of all tables in one flat vector, so that one sum does.
+    """The gradients of one iteration's replicated rows, of all tables in one flat vector, so that one sum suffices.
 
-    All workers train the same replicated rows, in the order of their ids, so the vector has one layout everywhere. Each
-    begins with its own gradients, zeros for what its samples do not use.
+    All workers train the same replicated rows, in the order of their ids, so the vector has the same layout on each of
+    them. Each begins with its own gradients, and with zeros for rows that its samples do not use.
 
     Args:
-        used: by table, the rows that are trained.
-        tables: of the job.
-        device: where training runs.
+        used: by table, the rows of the iteration.
+        tables: tables of the job.
+        device: the device of training.
 
     Attributes:
-        of_tables: by table, float32 [h, D]: views of the vector; after the sum has ended, sums over all workers.
+        of_tables: by table, float32 [h, D]: views of the vector; after the sum, the sums over all workers.
     """
 
     def __init__(self, used: Sequence[UsedRows], tables: Sequence[TableSpec], device: torch.device) -> None:
@@ -35,11 +35,11 @@ class SharedGradients:
 
     @property
     def floats(self) -> int:
-        """How many values are summed."""
+        """Number of values to sum."""
         return len(self._flat)
 
     def start(self, reducer: DenseReducer) -> None:
-        """Begins the sum, if there is anything to sum; `reducer.wait` ends it.
+        """Begins the sum, unless it is empty; `reducer.wait` ends it.
 
         Raises:
             Unavailable: a worker is lost.

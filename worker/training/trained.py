@@ -1,4 +1,4 @@
-"""A model as training has left it, for whoever uses it."""
+"""A trained model, for scoring by its users."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class TrainedModel:
     """A trained model on the CPU, with the rows of all its tables in memory.
 
     Args:
-        job: says what the model is; of several parts of it nothing is used (`job_of_model`).
-        arrays: what `model.npz` holds.
+        job: describes the model; only the part of `job_of_model` is used.
+        arrays: the content of `model.npz`.
 
     Attributes:
-        job: the same.
-        model: the module of torch, in evaluation mode: nothing is dropped.
+        job: the job of the model.
+        model: the torch module, in evaluation mode, so without dropout.
 
     Raises:
-        InvalidArgument: the arrays are those of another model.
+        InvalidArgument: the arrays belong to another model.
     """
 
     def __init__(self, job: JobSpec, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -55,11 +55,11 @@ class TrainedModel:
     def load(cls, path: Path | str) -> Self:
         """Reads the file `model.npz` that `esd train --out` has written.
 
-        A model of one's own is imported by the path that it was trained by.
+        A user's own model is imported by the path under which it was trained.
 
         Raises:
-            NotFound: there is no such file.
-            InvalidArgument: the file cannot be read, is damaged or does not say which model it is, or that cannot be
+            NotFound: the file does not exist.
+            InvalidArgument: the file cannot be read, is damaged or does not name its model, or the model cannot be
                 imported.
         """
         try:
@@ -70,19 +70,19 @@ class TrainedModel:
         except OSError as error:
             raise InvalidArgument(f"model file {path} cannot be read: {error.strerror}") from None
         except (BadZipFile, ValueError, zlib.error) as error:
-            raise InvalidArgument(f"{path} is damaged, or no model.npz: {error}") from None
+            raise InvalidArgument(f"{path} is damaged, or is not a model.npz: {error}") from None
         if "model" not in arrays:
-            raise InvalidArgument(f"{path} does not say which model it is: it is no model.npz of this version")
+            raise InvalidArgument(f"{path} does not name its model, so it is not a model.npz of this version")
         return cls(job_of_model(str(arrays["model"])), arrays)
 
     @torch.inference_mode()
     def scores(self, batch: SampleBatch) -> NDArray[np.float32]:
-        """Returns what the model makes of k samples, float32 [k, L]: probabilities, or what its loss means.
+        """Returns the scores of k samples, float32 [k, L]: probabilities, or the values that its loss defines.
 
-        Ids that were never trained count with their initial rows. The labels of the batch are not looked at.
+        Ids that were never trained count with their initial rows. The labels of the batch are not used.
 
         Raises:
-            InvalidArgument: these are other samples than those that the model was trained with, or no batch of samples.
+            InvalidArgument: the argument is not a batch of samples, or their features are not the model's.
         """
         if not isinstance(batch, SampleBatch):
             raise InvalidArgument(
@@ -104,7 +104,7 @@ class TrainedModel:
         wanted, inverse = np.unique(ids, return_inverse=True)
         rows = np.empty((len(wanted), spec.dimension), np.float32)
         initialise(wanted, np.zeros(len(wanted), np.int64), rows, spec.dimension, spec.seed, spec.init_scale)
-        # A search in the order of the ids: what looks at all of them takes seconds where there are ten millions.
+        # A binary search per id; an operation on all known ids would take seconds for ten million of them.
         places = np.searchsorted(known_ids, wanted)
         within = places < len(known_ids)
         known = np.zeros(len(wanted), np.bool_)

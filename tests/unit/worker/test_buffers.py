@@ -75,8 +75,8 @@ def average(model, inputs):
         ),
         ({"passing": "sum"}, add_up, "buffer passing changes and is not persistent"),
         ({"known": "sum"}, add_up, "buffer known changes and is torch.bool"),
-        ({"total": "sum"}, average, "buffer total of model 'own' has the rule 'sum', but what two samples change"),
-        ({"total": "lead"}, average, "total of model 'own' has the rule 'lead', so its change must be the same"),
+        ({"total": "sum"}, average, "buffer total of model 'own' has the rule 'sum', but the change by two samples"),
+        ({"total": "lead"}, average, "total of model 'own' has the rule 'lead', so its change must not depend"),
         (GOOD | {"total": "lead"}, add_up, "total of model 'own' has the rule 'lead'"),
         (GOOD | {"steps": "sum"}, add_up, "buffer steps of model 'own' has the rule 'sum'"),
         (

@@ -71,8 +71,8 @@ def test_a_model_is_built_by_its_path(folder, make_job):
         ("shop_models.net:Nett", r"module shop_models.net \(.*net.py\) has no Nett"),
         ("shop_models.net:plain", "it must be a subclass of esd.Model"),
         ("shop_models.net:Broken", "cannot be built: KeyError: 'tags'"),
-        ("shop-models:Net", "is no import path"),
-        (":Net", "is no import path"),
+        ("shop-models:Net", "is not an import path"),
+        (":Net", "is not an import path"),
     ],
 )
 def test_what_is_wrong_is_said(folder, make_job, path, message):

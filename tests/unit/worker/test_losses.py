@@ -127,10 +127,10 @@ def test_the_job_says_whose_loss_it_is(gaussian, make_job):
     """It decides which labels the dispatcher takes."""
     for loss in CASES:
         with pytest.raises(
-            InvalidArgument, match=f"'gaussian' has a loss of its own: say --loss own, not {loss.value}"
+            InvalidArgument, match=f"'gaussian' has a loss of its own: use --loss own, not {loss.value}"
         ):
             build_model(of_loss(gaussian, loss))
-    with pytest.raises(InvalidArgument, match="'wdl' has no loss of its own: say another --loss, not own"):
+    with pytest.raises(InvalidArgument, match="'wdl' has no loss of its own: use another --loss, not own"):
         build_model(of_loss(make_job(), Loss.OWN))
 
 

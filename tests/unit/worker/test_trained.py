@@ -69,7 +69,7 @@ def test_samples_of_several_tables_are_scored_with_trained_and_initial_rows(job,
 
 def test_what_is_no_file_of_a_model_is_refused(job, tmp_path):
     np.savez(tmp_path / "old.npz", ids=np.zeros(0, np.uint64))
-    with pytest.raises(InvalidArgument, match=r"old.npz does not say which model it is"):
+    with pytest.raises(InvalidArgument, match=r"old.npz does not name its model"):
         esd.TrainedModel.load(tmp_path / "old.npz")
     np.savez(tmp_path / "other.npz", model=np.array(describe_model(job)), **{"dense/bias": np.zeros(1)})
     with pytest.raises(InvalidArgument, match="are not the arrays of model 'mmoe'"):
@@ -92,5 +92,5 @@ def test_a_damaged_file_is_named(job, tmp_path):
     flipped[len(whole) // 2] ^= 1
     for damaged in (b"", b"no model", whole[: len(whole) // 2], bytes(flipped)):
         (tmp_path / "bad.npz").write_bytes(damaged)
-        with pytest.raises(InvalidArgument, match=r"bad.npz is damaged, or no model.npz"):
+        with pytest.raises(InvalidArgument, match=r"bad.npz is damaged, or is not a model.npz"):
             esd.TrainedModel.load(tmp_path / "bad.npz")
