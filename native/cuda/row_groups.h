@@ -39,7 +39,7 @@ ESD_HD int find_slot(const Workspace<T, Set>& work, Set tight) {
   return slot;
 }
 
-// Enters all rows into the table and counts those of each group.
+// Enters all rows into the table and counts the rows of each group.
 template <typename Team, typename T, typename Set>
 ESD_HD void count_groups(Team& team, const Workspace<T, Set>& work) {
   team.each(work.slots, [&](int slot) {

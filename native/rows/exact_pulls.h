@@ -75,7 +75,7 @@ class ExactPulls {
     return wire::AnswerWriter::kBesideRows + rows * sizeof(std::uint32_t) + size_of(due_, rows, bytes);
   }
 
-  // Writes the answer with those of the first `limit` due rows that have their wanted version; the others then lag. For
+  // Writes the answer with all of the first `limit` due rows that have their wanted version; the others then lag. For
   // each row, `read(id, wanted, out, bytes)` copies its first `bytes` bytes to `out` if its version is `wanted`, and
   // returns its version.
   //

@@ -156,7 +156,7 @@ nb::object answer_from_table(const TableFacts& facts, ExactPulls& pulls, std::ui
 nb::object answer_from_rows(ExactPulls& pulls, std::uint64_t sequence, const StoredCounts& counts,
                             In1<std::int64_t> versions, In2<float> rows, std::size_t dimension) {
   const std::size_t n = versions.size();
-  require(n == rows.shape(0) && n <= pulls.due().size(), "versions and rows are not those of pulls that are due");
+  require(n == rows.shape(0) && n <= pulls.due().size(), "versions and rows do not belong to due pulls");
   require(dimension <= rows.shape(1), "a row has more values than floats");
   const PulledBytes bytes{rows.shape(1) * sizeof(float), dimension * sizeof(float)};
   PyBytes message(pulls.longest_answer(n, bytes));

@@ -143,7 +143,7 @@ class CheckpointHistory:
                 raise FailedPrecondition(
                     f"table {self._table!r} has no checkpoint {checkpoint}; it keeps "
                     f"{[each.iteration for each in record.committed if each.iteration] or 'none'} "
-                    "(--checkpoints-kept says how many)"
+                    "(--checkpoints-kept sets their number)"
                 )
             yield tuple(cut for cut in record.iterations if cut > checkpoint)
 
@@ -268,7 +268,7 @@ class CheckpointHistory:
         """Claims an unclaimed table for a job without epochs. May be repeated.
 
         Without the claim, two such jobs would push rows at the same versions: the server would take the later pushes
-        for repetitions, and each job would go on training the rows of the other.
+        for repetitions, and each job would train the rows of the other.
 
         Raises:
             FailedPrecondition: another job has claimed the table, or a dispatcher has begun an epoch on it.

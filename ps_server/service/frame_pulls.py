@@ -76,7 +76,7 @@ class FramePulls:
         return self._pulls.due_rows(self._limit)
 
     def settle(self, block: RowBlock, stored: Stored | None = None) -> bytes | None:
-        """Returns the answer with those of the read rows that have reached their version, or None if it would be empty.
+        """Returns the answer with the read rows that have reached their version, or None if it would be empty.
 
         Raises:
             StaleVersion: a row is newer than the wanted version.

@@ -89,7 +89,7 @@ class OfflineTable:
         expected = self.rows(checkpoint)
         trained = sum(cut.trainings for record in self._records for cut in record.cuts if cut.iteration == checkpoint)
         if not damage and rows != expected:
-            damage.append(f"{rows} rows are there, {expected} were at the checkpoint")
+            damage.append(f"{rows} rows exist, and the checkpoint had {expected}")
         elif not damage and found_trainings != trained:
             damage.append(f"the rows have {found_trainings} trainings together, they had {trained} at the checkpoint")
         return damage

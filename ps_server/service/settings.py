@@ -22,11 +22,11 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
     )
     store_tls_ca: ReadableFile | None = Field(
         None,
-        description="PEM file of the authorities that the certificate of Redis is checked against; none: those that "
-        "the system trusts. If tls_certificate is set, it is shown to Redis",
+        description="PEM file of the authorities that the certificate of Redis is checked against; none: the "
+        "authorities that the system trusts. If tls_certificate is set, it is shown to Redis",
     )
     checkpoint_dir: Path | None = Field(
-        None, description="where a memory store keeps checkpoints; without it, a server that dies takes its rows along"
+        None, description="where a memory store keeps checkpoints; without it, a server that dies loses its rows"
     )
     shard: int = Field(0, ge=0, description="number of this server, 0..shards-1")
     shards: int = Field(
@@ -49,7 +49,7 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         512 * 2**20,
         ge=1,
         description="memory that waiting pulls (64 bytes a row) and unfinished uploads (twice their length) may hold "
-        "together, in bytes; more are refused for the moment, but one alone goes on",
+        "together, in bytes; calls beyond it are refused for the moment, unless they are alone",
     )
     exchange_frames: int = Field(
         64, ge=2, le=65536, description="frames of one exchange that may be unanswered; more are refused one by one"
@@ -60,5 +60,7 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         description="length of the unanswered frames of one exchange, in bytes; more are refused one by one",
     )
     max_tables: int = Field(
-        1000, ge=1, description="most tables that may be created; every job trains one, and those of earlier jobs count"
+        1000,
+        ge=1,
+        description="most tables that may be created; every job trains at least one, and tables of earlier jobs count",
     )

@@ -86,7 +86,7 @@ TRANSFER_BYTES = Counter(
 DIRECT_ROWS = Counter(
     "esd_direct_rows_total",
     "Rows of the update pushes that each worker sent straight to the worker that trains them next (--direct). Few "
-    "beside update_push of esd_embedding_transfers_total: rows have several readers, and --direct saves little.",
+    "compared with update_push of esd_embedding_transfers_total: rows have several readers, and --direct saves little.",
     ("worker",),
     registry=REGISTRY,
 )
@@ -120,7 +120,7 @@ CACHE_LOOKUPS = Counter(
 )
 DISPATCH_SECONDS = Histogram(
     "esd_dispatch_seconds",
-    "Time to decide one iteration, by phase: index, score, assign, plan, encode. It is hidden behind training as long "
+    "Time to decide one iteration, by phase: index, score, assign, plan, encode. It overlaps with training as long "
     "as the phases together take less than esd_iteration_seconds; if they do not, lower alpha.",
     ("phase",),
     buckets=_SECONDS,
@@ -151,7 +151,7 @@ INFREQUENCY = Gauge(
 PLAN_BYTES = Counter(
     "esd_dispatcher_plan_bytes_total",
     "Bytes of the plans of all workers, as they are sent. Over the rate of esd_iterations_total: bytes per iteration, "
-    "which cross the links of the workers and are in no cost. Much beside esd_transfer_bytes_total: rows are narrow; "
+    "which cross the links of the workers and are in no cost. Much of esd_transfer_bytes_total: rows are narrow; "
     "fewer, larger batches share more.",
     registry=REGISTRY,
 )
@@ -213,7 +213,7 @@ QUEUED_SAMPLES = Gauge(
 LOGGED_SAMPLES = Gauge(
     "esd_logged_samples",
     "Acknowledged samples that no checkpoint covers yet: they are in the sample log, and in the dispatcher's memory. "
-    "More than two checkpoint intervals' worth: checkpoints fail; the dispatcher's log says why.",
+    "More than two checkpoint intervals' worth: checkpoints fail; the dispatcher's log has the cause.",
     registry=REGISTRY,
 )
 
@@ -380,8 +380,8 @@ EXCHANGE_FRAMES = Counter(
 )
 EXCHANGE_BYTES = Counter(
     "esd_exchange_bytes_total",
-    "Bytes of exchanges, by operation: received (pushes) or sent (pulled rows). Per second beside the machine's "
-    "network: at its limit, more shards help.",
+    "Bytes of exchanges, by operation: received (pushes) or sent (pulled rows). If their rate nears the limit of "
+    "the machine's network, more shards help.",
     ("op",),
     registry=REGISTRY,
 )

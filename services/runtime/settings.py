@@ -179,13 +179,13 @@ class PeerSettings(Settings):
         "connections to other services are encrypted",
     )
     tls_certificate: ReadableFile | None = Field(
-        None, description="PEM file of this process's certificate; when set, what it serves is encrypted"
+        None, description="PEM file of this process's certificate; when set, its own service is encrypted"
     )
     tls_key: ReadableFile | None = Field(None, description="PEM file of the certificate's private key")
     token_file: ReadableFile | None = Field(
         None,
-        description="file of the token that is sent with every call. A service asks every caller for it; where its "
-        "file has lines `ROLE TOKEN`, it asks for one of these, and sends that of its own role",
+        description="file of the token that is sent with every call. A service requires it of every caller; if "
+        "its file has lines `ROLE TOKEN`, it requires one of these tokens, and sends the token of its own role",
     )
 
 
@@ -205,18 +205,18 @@ class ServerSettings(PeerSettings):
         DEFAULT_MAX_MESSAGE_BYTES,
         ge=2**16,
         lt=2**31,
-        description="longest answer that is sent or taken, in bytes; give all services the same",
+        description="longest answer that is sent or accepted, in bytes; must be the same for all services",
     )
     max_request_bytes: int = Field(
         DEFAULT_MAX_REQUEST_BYTES,
         ge=2**16,
         lt=2**31,
-        description="longest request that is taken, in bytes",
+        description="longest request that is accepted, in bytes",
     )
     max_concurrent_rpcs: int = Field(
         1024,
         ge=1,
-        description="calls served at the same time, those for health apart; more are refused with RESOURCE_EXHAUSTED",
+        description="calls served at the same time, without health calls; more are refused with RESOURCE_EXHAUSTED",
     )
     grace_seconds: float = Field(
         5.0, ge=0, le=3600, description="time that running calls get to finish when the service stops"

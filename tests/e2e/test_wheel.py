@@ -1,4 +1,4 @@
-"""The wheel: one name in site-packages, whatever the user's own folders are called, and types that reach the user."""
+"""The wheel: one name in site-packages, with any names of the user's own folders, and types that reach the user."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_LEAST_WEIGHTS = 1 << 16  # of a layer; for smaller ones, the call costs what it saves
+_LEAST_WEIGHTS = 1 << 16  # of a layer; for smaller ones, the call costs as much as it saves
 _SAMPLES = 16  # oneDNN compiles code for every batch size, so batches are padded to multiples of this
 
 
