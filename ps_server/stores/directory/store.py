@@ -250,7 +250,7 @@ class ShardLocks:
                 return False
             except OSError as error:
                 raise Unavailable(
-                    f"{file.name}: {error.strerror}; check the checkpoint directory and its disk"
+                    f"{file.name}: {error.strerror}; look at the checkpoint directory and its disk"
                 ) from error
             if not os.path.samestat(os.fstat(file.fileno()), there):
                 return False
