@@ -43,7 +43,7 @@ Seeds = Annotated[int, typer.Option(min=1, help="Seeds 0, 1, ... of every simula
 
 @app.callback()
 def main() -> None:
-    """Measures this machine and the mechanisms. A run takes minutes; docs/benchmarks.md shows the results."""
+    """Measures this machine and the mechanisms. A run takes minutes; docs/benchmarks/ shows the results."""
 
 
 @app.command()

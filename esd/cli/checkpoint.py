@@ -26,7 +26,7 @@ from esd.services.runtime.settings import load
 
 _BROKEN = 1  # exit code of verify
 
-app = typer.Typer(help="The checkpoints of a store (see docs/recovery.md).", no_args_is_help=True)
+app = typer.Typer(help="The checkpoints of a store (see docs/checkpoints.md).", no_args_is_help=True)
 
 Store = Annotated[
     str | None,

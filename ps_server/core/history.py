@@ -1,4 +1,4 @@
-"""Epochs, cuts and checkpoints of a table (docs/recovery.md).
+"""Epochs, cuts and checkpoints of a table (docs/recovery-protocol.md).
 
 A cut is complete when every worker of the epoch has reported that all its pushes are acknowledged; the cut is the rows
 at that moment. The store does not copy them: it keeps the pre-image of each row that changes afterwards. A checkpoint

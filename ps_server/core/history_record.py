@@ -1,4 +1,4 @@
-"""The part of a table's history that must outlive the process: epoch, cuts and checkpoints (docs/recovery.md)."""
+"""The part of a table's history that outlives the process: epoch, cuts and checkpoints (docs/recovery-protocol.md)."""
 
 from __future__ import annotations
 

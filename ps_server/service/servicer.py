@@ -147,7 +147,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         for piece, _ in pieces(data):
             yield ps_pb2.GetDenseResponse(data=piece)
 
-    # Checkpoints (docs/recovery.md).
+    # Checkpoints (docs/recovery-protocol.md).
 
     async def Cut(self, request: ps_pb2.CutRequest, context: Context) -> ps_pb2.CutResponse:
         history = self._tables.get(request.table).history
@@ -226,7 +226,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             finished=record.finished,
         )
 
-    # The sample log (docs/recovery.md).
+    # The sample log (docs/recovery-protocol.md).
 
     async def AppendSamples(
         self, request: ps_pb2.AppendSamplesRequest, context: Context

@@ -181,7 +181,7 @@ def test_nothing_is_left_behind(system: System) -> None:
 
 
 def table(results: dict[str, dict]) -> str:
-    """In Markdown, as in docs/benchmarks.md."""
+    """In Markdown, as in docs/benchmarks/system.md."""
     lines = [
         "| dispatch | iterations/s | against random | against laia | rows moved | cost, s | makespan, s | hit ratio |",
         "|---|---|---|---|---|---|---|---|",

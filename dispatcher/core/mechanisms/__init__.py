@@ -44,9 +44,8 @@ MECHANISMS: dict[str, Callable[[JobSpec], Mechanism]] = {
 
 
 _OF_ESD = ("esd", "esd-priced")
-# Options of single mechanisms: the text in error messages, the mechanisms with the option, and the reason why the
-# others
-# refuse it. Joint has no eviction term, because one hardly changed its cost (docs/dispatch.md).
+# Options of single mechanisms: the text in error messages, the mechanisms with the option, and the reason why the others
+# refuse it. Joint has no eviction term, because one hardly changed its cost (docs/mechanisms.md).
 _OWN_OPTIONS = {
     "eviction_term": ("eviction_term (--eviction-term)", _OF_ESD, "has none"),
     "auto_alpha": ("auto_alpha (--alpha auto)", _OF_ESD, "has no exact part"),

@@ -17,7 +17,11 @@ from scripts.figures.values import evaluate
 
 FIGURES = read_list()
 ALWAYS = next(figure for figure in FIGURES if figure.page == "README.md")  # random, esd and joint
-RESULTS = ("README.md", "docs/benchmarks.md", "docs/dispatch.md", "docs/solvers.md", "docs/recovery.md")
+RESULTS = (
+    "README.md",
+    *("docs/benchmarks.md", "docs/dispatch.md", "docs/mechanisms.md", "docs/solvers.md", "docs/hardening.md"),
+    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs" / "benchmarks").glob("*.md"))),
+)
 MEASURED = ("dispatcher", "esd", "native", "services")  # what the simulator is made of
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in (".git", ".venv", "build")}
 FILE = re.compile(r"[\w*./-]+\.(?:py|pyi|md|h|cpp|cu|proto|toml|yml|sh|json|js|css|png|svg)")
 
@@ -17,7 +17,7 @@ def looks_like_a_path(text: str) -> bool:
     return text.split("/", maxsplit=1)[0] in FOLDERS and "/" in text and re.fullmatch(r"[\w*./-]+", text) is not None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_paths_exist(page: Path) -> None:
     """A path begins at the root of the tree; a file's name alone may stand for a file anywhere in it."""
     named = re.findall(r"`([^`\s]+)`", page.read_text())
@@ -30,7 +30,7 @@ def test_paths_exist(page: Path) -> None:
     assert [file for file in files if not ((ROOT / file).exists() or any(any(h.rglob(file)) for h in homes))] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text()
     links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'src="([^"]+)"', text)
