@@ -68,7 +68,7 @@ class RunOptions:
         cache_ratio: cache of a worker as a share of the data's ids; None: 0.08, or the rows that an iteration may need.
         cache_rows: cache of a worker in rows, instead of `cache_ratio`.
         policy: cache replacement: emark, emark-size, reuse, lru, lfu or static.
-        sync: when trained rows are pushed: `on-demand` or another way of docs/dispatch.md.
+        sync: when trained rows are pushed: `on-demand` or another way of docs/synchronisation.md.
         direct: whether a row that one other worker alone needs goes straight to it.
         optimizer: of the rows and of the dense parameters.
         learning_rate: of the rows, and of the dense parameters unless `dense_learning_rate` is given.
