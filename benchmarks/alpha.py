@@ -1,4 +1,4 @@
-"""ESD Fig. 6: what the share of the exact solver (alpha) saves, and what it takes of a GPU: `esd bench alpha`."""
+"""ESD Fig. 6: the savings by the share of the exact solver (alpha), and the GPU time it takes: `esd bench alpha`."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def plan(
     samples: Annotated[int, typer.Option(min=1000, help="First samples of each.")] = 60_000,
     as_json: opt.Json = False,
 ) -> None:
-    """What `esd plan` recommends beside the best of a sweep over batches and caches, simulated."""
+    """The recommendation of `esd plan`, compared with the best of a sweep over batches and caches, simulated."""
     results = []
     for name in data.split(","):
         messages.print(f"plans for {name}", style="dim", highlight=False)
@@ -173,7 +173,7 @@ def e2e(
     turns: Annotated[int, typer.Option(min=1, help="Runs of each mechanism: A B C A B C ...")] = 3,
     as_json: opt.Json = False,
 ) -> None:
-    """Mechanisms on real services, in turns: iterations per second, processor time, bytes, and what bounds them.
+    """Mechanisms on real services, in turns: speed, processor time, bytes, and the bounds of an iteration.
 
     With --json, the object is printed after every turn, with all runs so far: the last line is the latest.
     """

@@ -45,7 +45,7 @@ def batches(iterations: int, seen: dict[int, int]) -> Iterator[SampleBatch]:
 
 
 def note(iteration: int, seen: dict[int, int]) -> None:
-    """Prints and keeps what is resident now."""
+    """Prints the resident memory and appends it to the results."""
     seen[iteration] = resident_bytes()
     print(f"{iteration:>8,} iterations: {seen[iteration] / 2**20:7.1f} MiB", flush=True)
 

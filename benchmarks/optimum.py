@@ -1,6 +1,6 @@
 """How near the joint search comes to the optimum of one iteration: `python -m benchmarks.optimum`.
 
-A mixed-integer program states what `Engine.joint` minimises, for a batch in the middle of a stream, and HiGHS (in
+A mixed-integer program states the objective of `Engine.joint` for a batch in the middle of a stream, and HiGHS (in
 scipy) solves it. Beyond a hundred samples or so that takes too long.
 """
 
@@ -41,12 +41,12 @@ class Result:
         workers: n.
         samples_per_worker: m.
         start: cost of the first round, which ignores that samples share rows.
-        search: of the search as it is used, mean over eight seeds.
-        long_search: of one with 22,000 rounds, the best of the seeds.
-        optimum: of the program; the best bound where it was not solved in time.
-        proven: whether that is the optimum.
-        program_seconds: the time it took.
-        search_ms: that of the search as it is used.
+        search: cost of the search of `joint`, mean over eight seeds.
+        long_search: cost of a search with 22,000 rounds, the best of the seeds.
+        optimum: cost of the program's solution; the best bound if it was not solved in time.
+        proven: whether `optimum` is proven.
+        program_seconds: wall time of the program.
+        search_ms: wall time of the search of `joint`.
     """
 
     data: str
@@ -62,14 +62,14 @@ class Result:
 
 
 class Rows:
-    """Who has the latest value of each row, of caches that nothing ever leaves, and how often rows are used again."""
+    """The holders of each row's latest value, for caches of unlimited size, and how often rows are used again."""
 
     def __init__(self) -> None:
         self.trainers: defaultdict[int, frozenset[int]] = defaultdict(frozenset)  # of the last iteration that used it
         self.versions: defaultdict[int, int] = defaultdict(int)
 
     def train(self, ids: NDArray[np.uint64], assignment: NDArray[np.int32]) -> None:
-        """Takes in who has trained the samples of a batch, ids [k, F]."""
+        """Records the workers that have trained the samples of a batch, ids [k, F]."""
         trainers = defaultdict(set)
         for sample, worker in zip(ids.tolist(), assignment.tolist(), strict=True):
             for row in sample:
@@ -79,7 +79,7 @@ class Rows:
             self.versions[row] += 1
 
     def latest(self, row: int) -> Set[int]:
-        """Returns the workers that need no pull: whoever trained the row last, unless several did."""
+        """Returns the workers that need no pull: the worker that trained the row last, unless several did."""
         trainers = self.trainers[row]
         return trainers if len(trainers) == 1 else frozenset()
 
@@ -88,7 +88,7 @@ class Rows:
         return next(iter(self.latest(row)), None)
 
     def partial_cost(self, row: int, link: int) -> float:
-        """Returns what a worker with this link cost is expected to owe for its partial gradient of a split row."""
+        """Returns the expected cost of a worker's partial gradient of a split row, for a worker with this link cost."""
         again = self.reuse_probability(self.versions[row] + 1)
         return math.floor(again * link / _COST_STEP + 0.5) * _COST_STEP
 
@@ -104,7 +104,7 @@ class Rows:
 
 
 class RowStates(Protocol):
-    """What the program needs to know about rows."""
+    """The state of rows that the program needs."""
 
     def latest(self, row: int, /) -> Set[int]:
         """Returns the workers that need no pull."""
@@ -113,7 +113,7 @@ class RowStates(Protocol):
         """Returns the worker that has to push if another one trains the row."""
 
     def partial_cost(self, row: int, link: int, /) -> float:
-        """Returns what a worker with this link cost is expected to owe for its partial gradient of a split row."""
+        """Returns the expected cost of a worker's partial gradient of a split row, for a worker with this link cost."""
 
 
 class Program:
@@ -134,7 +134,7 @@ class Program:
         return len(self._costs) - 1
 
     def constrain(self, plus: Sequence[int], minus: Sequence[int], least: float, most: float = math.inf) -> None:
-        """The sum of some variables, less that of others, is between two limits."""
+        """Keeps the sum of some variables, less the sum of others, between two limits."""
         number = len(self._least)
         self._entries += [(number, variable, 1.0) for variable in plus]
         self._entries += [(number, variable, -1.0) for variable in minus]
@@ -177,10 +177,13 @@ def program_of(
 
 
 def _add_row(program: Program, rows: RowStates, row: int, users: list[list[int]], links: Sequence[int]) -> list[int]:
-    """Adds variables and costs of a row that some samples use. Returns which says whether a worker trains it.
+    """Adds variables and costs of a row that some samples use.
 
-    A worker trains the row if one of the samples is there, and alone if all of them are. It pulls what it lacks; an
-    owner pushes unless it trains alone; who does not train alone is expected to push a partial gradient later.
+    Returns the variables that are 1 where a worker trains the row.
+
+    A worker trains the row if one of the samples is there, and alone if all of them are. It pulls the row if its copy
+    is not the latest. An owner pushes unless it trains alone. A worker that does not train alone is expected to push a
+    partial gradient later.
     """
     latest, owner = rows.latest(row), rows.owner(row)
     trainers = []

@@ -1,4 +1,4 @@
-"""`esd plan` against a sweep: how far what it recommends is from the best batch and cache that simulations find."""
+"""`esd plan` compared with a sweep over batches and caches: how far its recommendation is from the simulated best."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Comparison:
     Attributes:
         stream: its name.
         distinct_rows: of the profile.
-        rows_that_fit: beside the recommended batch.
+        rows_that_fit: rows that fit in addition to the recommended batch.
         batch: recommended samples per worker.
-        cache_rows: recommended.
-        static_hit_ratio: what eq. 6 alone expects: cached rows never go stale.
-        hit_ratio: simulated.
+        cache_rows: recommended rows of a cache.
+        static_hit_ratio: hit ratio by eq. 6 alone, where cached rows never become stale.
+        hit_ratio: simulated hit ratio.
         against_best_seconds: simulated time of a sample, over the best of the whole sweep.
-        best_batch: of the sweep's best time.
-        best_cache_rows: of the same.
+        best_batch: samples per worker with the best time of the sweep.
+        best_cache_rows: rows of a cache with the best time of the sweep.
         against_best_cost: simulated transfers of a sample, over the best of the sweep with the same batch.
-        simulations: that the recommendation took.
+        simulations: number of simulations for the recommendation.
     """
 
     stream: str

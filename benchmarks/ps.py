@@ -40,8 +40,8 @@ class Moved:
 
     Attributes:
         per_second: megabytes (10^6 bytes of rows), or pairs.
-        server_seconds: processor time of the parameter server's process for one of them.
-        client_seconds: of all clients, which are one process.
+        server_seconds: processor time of the parameter server's process per megabyte or pair.
+        client_seconds: processor time of all clients, which are one process, per megabyte or pair.
     """
 
     per_second: float
@@ -61,7 +61,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What one store and row width give.
+    """The throughput of one store at one row width.
 
     Attributes:
         store: `memory`, `directory` (memory with a checkpoint directory), or a kind of URL.
@@ -116,7 +116,7 @@ async def _pull(client: RowClient, spec: TableSpec, ids: NDArray[np.uint64], ver
 
 
 async def _all_pairs(clients: Sequence[RowClient], spec: TableSpec, ids: NDArray[np.uint64], version: int) -> None:
-    """Each client pushes rows of its own to ever higher versions, and pulls what it has pushed before."""
+    """Each client pushes its own rows to ever higher versions, and pulls the rows that it has pushed before."""
 
     async def pairs(client: RowClient, own: NDArray[np.uint64]) -> None:
         rows = np.zeros((_PAIR_ROWS, spec.row_width), np.float32)
@@ -141,7 +141,7 @@ async def _measured(work: Awaitable[object], amount: float, pid: int) -> Moved:
 
 @contextlib.contextmanager
 def _settings(store: str) -> Iterator[Mapping[str, str]]:
-    """Yields what tells a server of its store."""
+    """Yields the settings of a server on this store."""
     with tempfile.TemporaryDirectory(prefix="esd-bench-") as directory, contextlib.ExitStack() as stack:
         if store == "directory":
             yield {"ESD_PS_STORE": "memory", "ESD_PS_CHECKPOINT_DIR": directory}

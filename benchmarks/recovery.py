@@ -1,11 +1,11 @@
-"""How long a run takes to recover with a large table, and what its checkpoints cost.
+"""The time that a run takes to recover with a large table, and the cost of its checkpoints.
 
     python -m benchmarks.recovery recovery [--store directory --store redis] [--gigabytes 1]
     python -m benchmarks.recovery overhead [--iterations 2500]
 
-`recovery` trains rows that nobody has seen before until the table has its size, takes a checkpoint, trains on, kills a
-process (`kill -9`), and measures until the first iteration of the next epoch is confirmed. `overhead` trains at the
-default settings and compares the iterations at a checkpoint with the others.
+`recovery` trains new rows until the table has its size, takes a checkpoint, trains on, kills a process (`kill -9`), and
+measures until the first iteration of the next epoch is confirmed. `overhead` trains at the default settings and
+compares the iterations at a checkpoint with the others.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def recovery(kind: str, victim: str, gigabytes: float) -> dict[str, Any]:
 
 
 def overhead(iterations: int) -> dict[str, Any]:
-    """Returns what a checkpoint adds to the time of its interval at the default settings, as a share."""
+    """Returns the time that a checkpoint adds to its interval at the default settings, as a share of the interval."""
     options = replace(RunOptions(), iterations=iterations, cache_rows=7882)  # --cache-ratio 0.08 of flights
     stream = training_stream(options)
     seen: list[tuple[int, float]] = []  # iterations, and when they were first seen to be confirmed

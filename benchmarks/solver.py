@@ -1,9 +1,9 @@
 """Solve times of the assignment solvers: `esd bench solver`.
 
 Every case is one cost matrix of k = n m rows. A CPU solver's time is the processor time of one solve on one thread, so
-that a busy machine does not blur it, without building the matrix and without what a yardstick prepares. A CUDA solver's
-is wall time from the call to the answer on the host, with the costs uploaded or, `-resident`, on the device already.
-Optimality is checked against a certified optimum.
+that a busy machine does not blur it. Building the matrix and the preparation of a yardstick are left out. The time of a
+CUDA solver is wall time from the call to the answer on the host, with the costs uploaded or, `-resident`, on the device
+already. Optimality is checked against a certified optimum.
 """
 
 from __future__ import annotations
@@ -107,10 +107,10 @@ def run(
         solvers: names of default_solvers(); all by default.
         seconds: time to spend on repeating one case; it is solved at least 3 times, or once above this time.
         largest_matrix: cases with more entries k n than this are left out.
-        limit_seconds: wall time after which no further case starts; what is left out is logged.
+        limit_seconds: wall time after which no further case starts; the log names the cases left out.
 
     Raises:
-        InvalidArgument: an unknown name.
+        InvalidArgument: the name of a family or a solver is unknown.
     """
     solvers = default_solvers() if solvers is None else solvers
     for kind, names, known in (("family", families, tuple(FAMILIES)), ("solver", solvers, default_solvers())):

@@ -1,6 +1,6 @@
-"""Published solvers behind one interface, to measure ours against.
+"""Published solvers with one interface, for comparison with ours.
 
-A yardstick prepares an instance, which is not timed, and returns what is: a call that gives the total cost. The
+A yardstick prepares an instance, which is not timed, and returns a call that is timed and gives the total cost. The
 libraries are optional: `pip install .[bench]`, and for ortools `pip install --no-deps ortools`, whose pinned protobuf
 is older than ours and not needed by its flow solver. The serial Hungarian algorithm of the ESD paper is built from
 native/yardsticks.

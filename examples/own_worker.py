@@ -1,9 +1,9 @@
-"""A worker of one's own, by nothing but `import esd` and numpy: it follows its plans and trains nothing.
+"""A worker in a few lines of `import esd` and numpy: it follows its plans and trains nothing.
 
     python3 -m examples.own_worker 127.0.0.1:50051 edge-1
 
-A start for another trainer, or for a look at what a dispatcher decides: it predicts one half for every sample and says
-that it has moved the rows of its plans.
+It is a start for another trainer, or for a look at the decisions of a dispatcher. It predicts one half for every sample
+and reports the rows of its plans as moved.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def cut(membership: esd.Membership, plan: esd.FlushPlan) -> None:
 
 
 def carried_out(plan: esd.IterationPlan) -> esd.IterationReport:
-    """Returns what a worker reports that predicts one half for every sample."""
+    """Returns the report of a worker that predicts one half for every sample."""
     samples = len(plan.labels)
     return esd.IterationReport(
         iteration=plan.iteration,

@@ -1,4 +1,4 @@
-"""What workloads that follow times are worth: beside equal ones, and beside the best list that stays."""
+"""The gain by workloads that follow times, compared with equal ones and with the best constant list."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Balance:
 
     @property
     def against_best(self) -> float:
-        """What balanced workloads take, where the best list takes 1."""
+        """The makespan of balanced workloads, in units of the makespan of the best list."""
         return self.balanced_seconds / self.best_seconds
 
     @property
     def against_equal(self) -> float:
-        """What balanced workloads take, where equal ones take 1."""
+        """The makespan of balanced workloads, in units of the makespan of equal workloads."""
         return self.balanced_seconds / self.equal_seconds
 
 

@@ -1,4 +1,4 @@
-"""The whole benchmark, and what must hold of its results."""
+"""The whole benchmark, and the bars that its results must meet."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def run(
     parts: Collection[str] = PARTS,
     streams: Collection[str] = STREAMS,
 ) -> Report:
-    """Measures what is asked for. 400 iterations and 5 seeds are what the bars are meant for.
+    """Measures the requested parts. The bars are meant for 400 iterations and 5 seeds.
 
     Args:
-        iterations: of every simulation.
-        seeds: of the simulations for costs and makespans.
-        progress: is told what comes next.
-        parts: which of PARTS to measure.
-        streams: of which of STREAMS to measure costs and settings.
+        iterations: number of iterations of every simulation.
+        seeds: number of seeds of the simulations for costs and makespans.
+        progress: called with the name of each step before it begins.
+        parts: names of PARTS to measure.
+        streams: names of STREAMS whose costs and settings are measured.
     """
     report = Report()
     if "costs" in parts:

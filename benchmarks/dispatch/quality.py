@@ -1,4 +1,4 @@
-"""What the mechanisms make a stream cost, by seed; and how fast the simulator is meanwhile."""
+"""The cost of a stream under each mechanism, by seed, and the speed of the simulator meanwhile."""
 
 from __future__ import annotations
 

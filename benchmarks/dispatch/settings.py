@@ -1,4 +1,4 @@
-"""Joint beside the best of the other mechanisms, in twenty settings: what no single stream or cache can flatter."""
+"""Joint compared with the best of the other mechanisms, in twenty settings of stream, links and cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STREAMS = ("flights", "flights, shuffled", "synthetic:criteo", "synthetic:avazu"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What every mechanism costs in one setting, from cold caches, workloads equal, seed 0.
+    """The cost of every mechanism in one setting, from cold caches, with equal workloads and seed 0.
 
     Attributes:
         stream: its name.
@@ -50,12 +50,12 @@ class Setting:
 
     @property
     def ratio(self) -> float:
-        """What joint costs, where the best of the others costs 1."""
+        """The cost of joint, in units of the least cost of the others."""
         return self.cost_seconds["joint"] / self.cost_seconds[self.best_other]
 
 
 def compare_settings(iterations: int, streams: Collection[str] = STREAMS) -> Iterator[Setting]:
-    """Yields twenty settings, or those of some streams: four streams and a larger m, two kinds of links, two caches."""
+    """Yields twenty settings: four streams and a larger m, two kinds of links, two caches; or only some streams."""
     for stream, m in _streams(iterations, streams):
         for links, ratio in itertools.product((UNEQUAL_LINKS, EQUAL_LINKS), CACHE_RATIOS):
             cached = replace(stream, cache_rows=round(stream.cache_rows * ratio / CACHE_RATIO))

@@ -43,7 +43,7 @@ class Speed:
 def time_decisions(
     stream: Stream, mechanism: str, *, samples: int, iterations: int, workers: int, cache_rows: int | None = None
 ) -> Speed:
-    """Plans `iterations` batches of k = `samples`. Caches hold at least what one batch may need."""
+    """Plans `iterations` batches of k = `samples`. Caches hold at least the rows that one batch may need."""
     fields = stream.ids.shape[1]
     planner = make_planner(
         mechanism,

@@ -1,4 +1,4 @@
-"""What bounds an iteration from below: the links, and the arithmetic of the training steps alone."""
+"""Lower bounds of an iteration: the links, and the arithmetic of the training steps alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 
 
 def observed(log: Path) -> dict[int, Feedback]:
-    """Returns what the decisions of a run went by besides its samples: the feedback before each iteration.
+    """Returns the measurements that the decisions of a run used: the feedback before each iteration.
 
     Args:
         log: the decision log of a run without a recovery.
@@ -48,16 +48,16 @@ def duplex_seconds(
 ) -> NDArray[np.float64]:
     """Plans a run again, and returns the least time of each iteration on the links, seconds, float64 [iterations].
 
-    A link carries pushes and pulls at the same time, so a worker needs the longer of the two; all train together, so
-    an iteration needs the slowest worker's. A run may take some percent less: who has its rows begins to move those of
-    the next iteration while others wait for theirs, and is not always the same worker.
+    A link carries pushes and pulls at the same time, so a worker needs the longer of the two; all train together, so an
+    iteration needs the slowest worker's. A run may take some percent less: a worker that has its rows begins to move
+    the rows of the next iteration while others still wait, and the slowest worker changes.
 
     Args:
-        chosen: the options.
-        job: what they stand for.
+        chosen: the options of the run.
+        job: the job with these options.
         stream: all samples of the run.
         cache_rows: of each worker.
-        feedback: what the run's decisions went by; none where they do not depend on it.
+        feedback: the measurements that the run's decisions used; none if they used none.
     """
     planner = Planner(job, chosen.bandwidths(), [cache_rows] * chosen.workers)
     seconds = []
@@ -74,10 +74,9 @@ def duplex_seconds(
 def arithmetic_seconds(
     chosen: RunOptions, job: JobSpec, stream: TrainingStream, cache_rows: int, iterations: int
 ) -> float:
-    """Trains the first iterations of a run in this thread, all workers one after another, and nothing else.
+    """Trains the first iterations of a run in this thread, all workers one after another, without services.
 
-    Neither rows nor dense gradients move: rows are what the caches happen to hold, and every worker trains a model of
-    its own.
+    Neither rows nor dense gradients move: the values of rows are arbitrary, and every worker trains its own model.
 
     Returns:
         Mean processor time of an iteration, seconds, of all workers together. The first quarter is a warm-up.

@@ -1,4 +1,4 @@
-"""Mechanisms in turns (A B C A B C ...), so that whatever else the machine does meets all of them alike."""
+"""Mechanisms in turns (A B C A B C ...), so that other work on the machine slows all of them alike."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Measured:
 
     Attributes:
         data: the samples.
-        mechanism: as it was asked for: `joint/balanced`, `laia/direct`.
-        turn: which run of this mechanism on this data.
-        load: the machine's load average when the run was over, in which these processes have a share.
-        iterations: how many were measured.
+        mechanism: as on the command line: `joint/balanced`, `laia/direct`.
+        turn: number of the run of this mechanism on these data.
+        load: the machine's load average at the end of the run, including these processes.
+        iterations: number of measured iterations.
         iterations_per_second: their rate.
         processor_ms: processor time by process.
         thread_ms: the same by kind of process and name of thread, mean over the processes of a kind.
-        pulled_bytes: what all workers received from the parameter servers, or from each other.
-        pushed_bytes: what they sent to them.
-        direct_bytes: how much of both they sent to each other.
+        pulled_bytes: bytes that all workers received from the parameter servers or from each other.
+        pushed_bytes: bytes that all workers sent to the parameter servers or to each other.
+        direct_bytes: bytes that all workers sent to each other.
         links_ms: the links' bound: the least time on the links, both directions at once.
         processors_ms: the processors' bound: processor time of all processes by the number of cores.
         arithmetic_ms: processor time of the training steps of all workers without anything else, not by cores.
@@ -142,7 +142,7 @@ class _Case:
 
 
 def cache_rows(options: RunOptions, stream: TrainingStream) -> int:
-    """Returns the rows of a cache: a share of the data set's ids, where it is endless of those of the run."""
+    """Returns the rows of a cache: a share of the data set's ids, or of the run's ids for an endless stream."""
     if options.cache_rows is not None or not stream.dataset.endless:
         return options.cache_size(stream.dataset)
     ratio = DEFAULT_CACHE_RATIO if options.cache_ratio is None else options.cache_ratio

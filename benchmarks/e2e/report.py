@@ -13,7 +13,7 @@ _LEAST_MS = 0.05  # threads with less are not shown
 
 
 def tables(runs: Sequence[Measured]) -> Iterator[Table]:
-    """Makes the tables of all data sets: what each mechanism reaches, and who uses the processors."""
+    """Makes the tables of all data sets: the speed of each mechanism, and the processor time by process."""
     for data in dict.fromkeys(run.data for run in runs):
         of_data = [run for run in runs if run.data == data]
         groups = {
@@ -26,7 +26,7 @@ def tables(runs: Sequence[Measured]) -> Iterator[Table]:
 
 
 def _rates(data: str, groups: dict[str, list[Measured]]) -> Table:
-    """The bounds are those of the links and of the processors; `steps` is the arithmetic alone, of all workers."""
+    """The bounds are the links' and the processors'; `steps` is the arithmetic alone, of all workers."""
     table = Table(
         "mechanism", "it/s", "turns", "ms", "links", "processors", "by bound", "steps", "MB pulled", "MB pushed",
         "MB direct",

@@ -1,4 +1,4 @@
-"""One training run on real services, which are processes of this machine, and what it took between two iterations."""
+"""One training run on real services, which are processes of this machine, measured between two iterations."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ SELF = "driver"  # this process reads the samples and sends them
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What happened between two moments of a run; neither its start nor its last flush is among it.
+    """The progress of a run between two moments, without its start and its last flush.
 
     Attributes:
         first: iterations that all workers had confirmed at the first moment.
-        iterations: how many more they had confirmed at the second.
-        seconds: of wall time in between.
-        processors: by process, `worker-2` or `driver`.
+        iterations: iterations that they confirmed between the moments.
+        seconds: wall time between the moments.
+        processors: processor time by process, `worker-2` or `driver`.
         pulled: int64 [n], bytes that each worker received from the parameter servers.
         pushed: int64 [n], bytes that each worker sent to them, or to other workers.
-        direct: int64 [n], how many of these to other workers.
-        phases: what each worker spent its time on.
+        direct: int64 [n], bytes that each worker sent to other workers.
+        phases: time of each worker by phase.
         decision_seconds: median time of a decision, over the whole run.
-        auc: of the model over the whole run, each sample scored before it is trained.
-        feedback: what the decisions of the run went by, by iteration; none where they do not depend on it.
+        auc: AUC over the whole run, where each sample is scored before it is trained.
+        feedback: measurements that the decisions of the run used, by iteration; none if they used none.
     """
 
     first: int
@@ -69,7 +69,7 @@ class _Look:
 
     @classmethod
     def at_services(cls, cluster: LocalCluster, state: JobState) -> _Look:
-        """Looks at the services now. Raises ProcessLookupError when one of them has ended."""
+        """Reads the state of the services now. Raises ProcessLookupError if a service has ended."""
         pids = {service.name: service.process.pid for service in cluster.services} | {SELF: os.getpid()}
         return cls(state, time.perf_counter(), {name: ProcessorTime.of(pid) for name, pid in pids.items()})
 

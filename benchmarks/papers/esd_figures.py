@@ -94,7 +94,7 @@ def operation_mix(runs: Sequence[Runs]) -> Figure:
 
 
 def operation_mix_over_settings(runs: Sequence[Runs]) -> Figure:
-    """What the Chinese edition (§5.3) says of the same shares."""
+    """The same shares with the settings of the Chinese edition (§5.3)."""
     figure = Figure(
         "esd-operations", "ESD, Chinese edition §5.3: operations of ESD α = 1 over m, cache ratio and row size",
         "% of all operations",

@@ -1,4 +1,4 @@
-"""What an experiment brings: rows to tabulate and points to plot."""
+"""The result of an experiment: rows of a table and points of a plot."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ KNOBS = {  # what axes call the fields of a setting
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement: what was measured, on which workload, under which setting.
+    """One measurement of a workload under a setting.
 
     Attributes:
         workload: by name.
         setting: by name; for lines `series @ x`.
-        values: one of each seed, or a single one that no seed changes; NaN when the setting does not fit.
+        values: one value per seed, or a single one that no seed changes; NaN if the setting does not fit.
     """
 
     workload: str
@@ -49,14 +49,14 @@ class Figure:
 
     Attributes:
         key: file name.
-        title: what it shows, with paper and number.
-        unit: of the values.
-        paper: what the paper reports.
-        comment: where and why our figures differ.
-        groups: how `Row.setting` is laid out: "bars", one of each workload, or "lines" over a numeric x.
+        title: its contents, with paper and number.
+        unit: the unit of the values.
+        paper: the paper's numbers.
+        comment: the places where our figures differ, with reasons.
+        groups: layout of `Row.setting`: "bars", one per workload, or "lines" over a numeric x.
         x: name of the x axis of lines.
-        floor: where the plot's axis of values begins if not at 0, since some bars are much longer than the others, or
-            since a lower value would mean nothing.
+        floor: start of the plot's axis of values if not 0, because some bars are much longer than the others, or
+            because a lower value would mean nothing.
         rows: our measurements.
     """
 

@@ -25,16 +25,16 @@ QUEUES = {  # by the programme's names
 
 @dataclass(frozen=True, slots=True)
 class QueueTimes:
-    """What a queue took for a stream.
+    """The times of a queue for a stream.
 
     Attributes:
         queue: a name of QUEUES.
-        threads: that worked at it.
+        threads: number of threads that used the queue.
         update_seconds: wall time of enqueue and adjustPriority.
         dequeue_seconds: wall time of dequeue.
-        processor_seconds: of all threads together.
-        updates: how many there were.
-        dequeues: likewise, rows that were flushed.
+        processor_seconds: processor time of all threads together.
+        updates: number of updates.
+        dequeues: number of flushed rows.
     """
 
     queue: str

@@ -1,4 +1,4 @@
-"""Runs a setting on a workload and keeps what came out: figures share many settings."""
+"""Runs a setting on a workload and keeps the result, because figures share many settings."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ EQUAL_LINKS = (FAST,) * 8  # Herald §6.1, but for the speed, which no ratio dep
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One run. The defaults are those of ESD §6.1.
+    """One run. The defaults are the values of ESD §6.1.
 
     Attributes:
         mechanism: by name.
         alpha: share of the exact solver.
-        links: of the n workers, bits per second.
+        links: speeds of the n workers' links, bits per second.
         batch: m, samples per worker.
         cache_ratio: share of the workload's rows that a worker caches.
         policy: cache replacement; alternatives have LRU.
@@ -45,7 +45,7 @@ class Setting:
         direct: whether rows go straight to the only worker that needs them.
         sample_seconds: computation per sample.
         eviction_term: whether expected costs contain evict pushes.
-        seed: of random choices.
+        seed: seed of random choices.
     """
 
     mechanism: str = "laia"
@@ -92,12 +92,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run moved after the warm-up.
+    """The transfers of a run after the warm-up.
 
     Attributes:
         operations: rows between workers and parameter server.
         cost_seconds: sum of T_j over all rows.
-        hit_ratio: lookups served from the worker's cache, latest version.
+        hit_ratio: share of lookups served from the worker's cache, latest version.
         figures: an alternative's own figures, the whole run's; else how many rows went directly.
     """
 
@@ -123,9 +123,10 @@ class Runs:
         self._outcomes: dict[Setting, Outcome | None] = {}
 
     def outcome(self, setting: Setting) -> Outcome | None:
-        """Returns what came of a setting.
+        """Returns the outcome of a setting.
 
-        None when its caches are smaller than what a worker trains in an iteration, or the trace ends in the warm-up.
+        None if its caches are smaller than the rows that a worker trains in an iteration, or if the trace ends in the
+        warm-up.
         """
         if len(self.workload.trace) // (setting.batch * len(setting.links)) <= WARM_UP:
             return None

@@ -55,7 +55,7 @@ def overlap() -> Figure:
 
 
 def distinct_rows(runs: Sequence[Runs]) -> Figure:
-    """Equation 2 against what batches hold."""
+    """Equation 2 compared with the distinct rows of real batches."""
     figure = Figure(
         "scars-eq2", "SCARS eq. 2: expected over measured distinct rows of a batch", "expected / measured",
         "no measurement",
@@ -122,7 +122,7 @@ def cache_size(runs: Sequence[Runs]) -> Figure:
 
 
 def _communication(workload: Workload, device: Device, cached: NDArray[np.uint64]) -> float:
-    """Returns what an epoch moves in whole batches, scaled to all samples: an index per lookup, uncached rows."""
+    """Returns the values that an epoch of whole batches moves: an index per lookup, and the uncached rows."""
     batch = int(device.batch(len(cached)))
     seen = rows = 0
     for part in workload.batches(batch, _MEASURED_BATCHES):

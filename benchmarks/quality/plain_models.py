@@ -23,10 +23,10 @@ def mlp(*widths: int) -> nn.Sequential:
 
 
 class PlainModel(nn.Module):
-    """What they share.
+    """The common part of the plain models.
 
     Args:
-        names: of the F features with one id.
+        names: names of the F features with one id.
         dimension: D.
         dense: d.
         hidden: widths of the hidden layers, at least two.

@@ -1,4 +1,4 @@
-"""Training in one process with nothing but torch: what somebody without ESD would write."""
+"""Training in one process with nothing but torch, as a user without ESD would write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both sides train and are judged by: samples of a real data set, in memory."""
+"""The samples on which both sides train and are judged: samples of a real data set, in memory."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Samples:
     """The samples of one comparison.
 
     Attributes:
-        features: of the samples; with a history it is the last one, and what it lists is the first.
-        dense_features: d.
-        trained: in the order in which they are trained.
-        held_out: the model is judged by these in the end.
+        features: features of the samples. A history is the last feature, and lists earlier values of the first one.
+        dense_features: d, the number of dense features.
+        trained: samples in training order.
+        held_out: samples by which the trained model is judged.
     """
 
     features: tuple[Feature, ...]
@@ -44,7 +44,7 @@ class Samples:
 
 @cache
 def load(data: str, *, history: bool) -> Samples:
-    """Reads the first samples of a data set, with a list of what came before of each plane or household on demand."""
+    """Reads the first samples of a data set, on demand with a history of each plane or household."""
     dataset = open_data(data, BATCH, seed=0)
     read = list(first_samples(dataset, TRAINED + HELD_OUT))
     features, dense_features = dataset.features, len(dataset.dense_features)

@@ -56,7 +56,7 @@ class SqliteBlobs:
 
 
 class SqliteStore(MemoryStore):
-    """A MemoryStore, but for what belongs to one of the six places of a table."""
+    """A MemoryStore that keeps one of the six places of a table in SQLite."""
 
     name = "sqlite"
 

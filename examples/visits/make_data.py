@@ -2,7 +2,8 @@
 
     python examples/visits/make_data.py [FOLDER] [VISITS PER DAY]
 
-Twelve columns of categories, two of lists, four of numbers; whether somebody comes back depends on some of them.
+There are twelve columns of categories, two of lists and four of numbers; whether a patient comes back depends on some
+of them.
 """
 
 import sys

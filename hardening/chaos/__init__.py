@@ -1,1 +1,1 @@
-"""Faults in real runs, and whether the model is still that of an undisturbed one."""
+"""Faults in real runs, whose models are then compared with the model of an undisturbed run."""

@@ -41,15 +41,15 @@ _progress = Console(stderr=True, width=200)
 
 @dataclass
 class Campaign:
-    """Runs that go on side by side.
+    """Runs that a campaign makes side by side.
 
     Attributes:
-        folder: of everything they write.
-        undisturbed: what they are compared with.
-        runs: still to come, by number.
+        folder: the folder of all their files.
+        undisturbed: the runs for comparison.
+        runs: the runs that have not begun, by number.
         table: the runs so far.
-        until: when no further run begins, in seconds of the monotonic clock.
-        good: how many ended well.
+        until: time after which no run begins, in seconds of the monotonic clock.
+        good: number of runs that ended well.
     """
 
     folder: Path

@@ -42,10 +42,10 @@ _ALONE = "the next epoch begins without"  # in the dispatcher's log, of a worker
 
 @dataclass
 class BadDay:
-    """One run, and what happens to it.
+    """One run with its misfortunes.
 
     Attributes:
-        options: what is trained.
+        options: options of the training.
         store: `redis` or `directory`.
         misfortunes: two or three, in the order of their iterations.
     """

@@ -1,4 +1,4 @@
-"""What happens to a run once, at a random moment, and what was seen of it."""
+"""One fault of a run at a random moment, and the observed effects."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Strike = Callable[[System, RedisServer], Coroutine[Any, Any, None]]
 
 @dataclass
 class Fault:
-    """Something that happens to a run once.
+    """A fault that happens to a run once.
 
     Attributes:
-        name: what happens.
+        name: the name of the fault.
         store: `redis` or `directory`.
-        strike: makes it happen.
-        iteration: it strikes as soon as this number of iterations is confirmed.
+        strike: causes the fault.
+        iteration: the number of confirmed iterations at which it strikes.
         absentee: slot of a worker that does not come back.
     """
 

@@ -1,4 +1,4 @@
-"""What can happen to a run on a bad day: processes die or hang, links break, disks fill, somebody starts it twice."""
+"""The misfortunes of a bad day: processes die or hang, links break, disks fill, a command is started twice."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ Strike = Callable[[Scene], Awaitable[None]]
 
 @dataclass
 class Misfortune:
-    """Something that happens once.
+    """A misfortune that happens to a run once.
 
     Attributes:
-        name: what happens.
-        strike: makes it happen, and returns when it is over.
-        iteration: as soon as this number of iterations is confirmed,
-        delay: and so many seconds have passed then.
+        name: the name of the misfortune.
+        strike: causes the misfortune and returns when it is over.
+        iteration: the number of confirmed iterations at which it is due.
+        delay: seconds between that moment and the misfortune.
     """
 
     name: str
@@ -133,7 +133,10 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
 
 
 def _kill(rng: random.Random, store: str, workers: int) -> tuple[str, Strike]:
-    """SIGKILL, of Redis too. Of everything is that of the command, whose services end with it."""
+    """Kills a process by SIGKILL, also Redis.
+
+    If everything is killed, only the command is: its services end with it.
+    """
     name, choose = _processes(rng, workers)
     away = rng.uniform(0, 4)
     if store == "redis" and rng.random() < 0.3:

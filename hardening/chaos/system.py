@@ -44,8 +44,8 @@ class System:
     Attributes:
         cluster: the services.
         worker_links: from each worker to the dispatcher.
-        store_link: from everyone to the parameter server.
-        driver_link: from whoever sends the samples to the dispatcher.
+        store_link: from all processes to the parameter server.
+        driver_link: from the driver to the dispatcher.
     """
 
     cluster: LocalCluster
@@ -70,17 +70,17 @@ async def run(
     """Trains once, as `esd train` does, and writes the model and the logs to `place`.
 
     Args:
-        options: what is trained.
+        options: options of the training.
         store: URL of a Redis, or the folder where a memory store keeps its checkpoints.
         place: an existing folder.
-        watch: sees every state of the job that is polled.
+        watch: called with every polled state of the job.
         absentee: slot of a worker that is not started again when it dies.
         longest: seconds after which a run hangs.
-        report: is told of each service that is started again.
+        report: called with the name of each restarted service.
 
     Raises:
-        TimeoutError: it hangs.
-        EsdError: it ended with an error.
+        TimeoutError: the run takes longer than `longest`.
+        EsdError: the run ended with an error.
     """
     stream = training_stream(options)
     async with asyncio.timeout(longest), AsyncExitStack() as stack:

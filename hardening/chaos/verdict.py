@@ -24,7 +24,7 @@ _CLOSE = ("iterations", "samples", "loss", "auc")
 
 @dataclass
 class Undisturbed:
-    """The runs that nobody disturbs, one for each optimizer that is asked for, made when first needed."""
+    """The undisturbed runs, one for each requested optimizer, made when first needed."""
 
     folder: Path
     _results: dict[OptimizerKind, Result] = field(default_factory=dict)
@@ -41,13 +41,13 @@ class Undisturbed:
         return self._results[options.optimizer], place
 
     async def judge(self, options: RunOptions, final: JobState, place: Path, *, alone: bool) -> tuple[bool, str]:
-        """Tells whether a run that has ended is the undisturbed one, and in words how near it is.
+        """Compares the model of a finished run with the undisturbed one, and describes the difference in words.
 
         Args:
-            options: what was trained.
+            options: options of the training.
             final: the run's last state.
             place: the folder of its model.
-            alone: some iterations were trained without a worker that was away, so that sums have another order.
+            alone: whether some iterations were trained with a worker missing, so that sums have another order.
         """
         expected, folder = await self.like(options)
         result = training_result(final)

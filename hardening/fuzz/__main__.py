@@ -1,15 +1,15 @@
 """Sends at least 10,000 malformed requests to real service processes: `python -m hardening.fuzz`.
 
-To a parameter server with its rows in memory, one with its rows in Redis, a dispatcher and a worker. Each must answer
-every request within its deadline, with a status that blames the caller and a text that tells nothing of the inside,
-must log no defect, and must do its work afterwards.
+The targets are a parameter server with its rows in memory, one with its rows in Redis, a dispatcher and a worker. Each
+must answer every request within its deadline, with a status that blames the caller and a text that reveals no
+internals, must log no defect, and must do its work afterwards.
 
-A parameter server whose Redis lies to it answers each call with a named error or as it should, acknowledges nothing
-that is not stored, and recovers.
+A parameter server whose Redis lies to it must answer each call correctly or with a named error, acknowledge no write
+that is not stored, and recover.
 
-Then one of the two workers of a running job lies all the while, those of another job get rows from somebody in a
-worker's place, and jobs of a worker are told something wrong by their dispatcher or their parameter server: the model
-is that of one machine all the same, or the job ends with the cause.
+Then one of the two workers of a running job lies all the time, the workers of another job get rows from a stranger in a
+worker's place, and jobs of one worker get a wrong message from their dispatcher or their parameter server. The model
+must still be the model of one machine, or the job must end with the cause.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ async def targets_of(stack: AsyncExitStack, folder: Path, redis_url: str) -> lis
 
 
 async def lie(folder: Path, number: int) -> Lies:
-    """Has one of two workers lie while they train. Raises AssertionError if somebody else notices."""
+    """Lets one of two workers lie while both train. Raises AssertionError if the other one is affected."""
     lies = Lies.drawn(
         _LIES_PER_MESSAGE * 2 * _LIAR_ITERATIONS, number, per_message=_LIES_PER_MESSAGE, failures=_LIAR_FAILURES
     )
@@ -135,7 +135,7 @@ async def deliver(folder: Path, number: int) -> Counter[str]:
 
 
 async def tell_wrong(folder: Path, count: int, number: int) -> Told:
-    """Has jobs told something wrong. Raises AssertionError if somebody crashes, hangs or tells too much."""
+    """Sends jobs wrong messages. Raises AssertionError if a service crashes, hangs or reveals internals."""
     async with AsyncExitStack() as stack:
         (logs := folder / "told").mkdir()
         server = await start(stack, "ps_server", logs / "ps_server", max_tables=str(count + 1))
@@ -144,7 +144,7 @@ async def tell_wrong(folder: Path, count: int, number: int) -> Told:
 
 
 def defects(folder: Path) -> list[str]:
-    """Returns what services have logged that only a defect of theirs explains."""
+    """Returns the logged errors of services that only a defect of theirs explains."""
     lines = [line for log in folder.glob("*.log") for line in log.read_text().splitlines()]
     return [line for line in lines if "internal error" in line or "defect" in line or "Traceback" in line]
 

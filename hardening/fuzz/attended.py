@@ -95,21 +95,21 @@ async def worker_processes(dispatchers: Sequence[str], folder: Path) -> AsyncIte
 
 
 async def train_beside_a_liar(dispatcher: str, server: str, folder: Path, lies: Lies, *, iterations: int) -> JobState:
-    """Trains a job of two workers, of which one lies, while another dispatcher claims its epochs.
+    """Trains a job of two workers, of which one lies, while another dispatcher claims the job's epochs.
 
     Args:
-        dispatcher: address.
+        dispatcher: address of the dispatcher.
         server: address of the parameter server.
-        folder: for logs.
-        lies: what the one says.
-        iterations: how many are trained.
+        folder: folder of the logs.
+        lies: the lies of the one worker.
+        iterations: number of iterations.
 
     Returns:
         The state of the job at its end.
 
     Raises:
-        AssertionError: a lie or a claim was believed or answered wrongly, the job did not come to its end, or the
-            model is not the one that one machine trains.
+        AssertionError: a lie or a claim was believed or answered wrongly, the job did not end, or the model differs
+            from the model that one machine trains.
     """
 
     def meddling(method: str) -> Meddling:

@@ -1,4 +1,4 @@
-"""One malformed call, and what is wrong with its answer."""
+"""One malformed call, and the fault of its answer."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def call(channel: grpc.Channel, method: Method, request: Request) -> CallResult:
 
 
 def tells_too_much(text: str) -> bool:
-    """Tells whether a text holds what only somebody who knows the source, or this machine, could make use of."""
+    """Returns whether a text reveals details of the source or of this machine."""
     return _INTERNAL_TEXT.search(text) is not None
 
 
 def fault(method: Method, answer: CallResult) -> str | None:
-    """Returns what is wrong with an answer to a malformed request; None if nothing is."""
+    """Returns the fault of an answer to a malformed request, None if it has none."""
     if tells_too_much(answer.text):
         return f"{method.path} tells too much: {answer.text!r}"
     if answer.code is grpc.StatusCode.DEADLINE_EXCEEDED and (answer.reasoned or method.waits):

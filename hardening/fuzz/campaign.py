@@ -35,7 +35,7 @@ _GARBAGE = [
 
 @dataclass
 class Tally:
-    """What was sent, and how it was answered: code by method."""
+    """The requests sent, and the number of answers by code and method."""
 
     sent: int = 0
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -45,14 +45,14 @@ def campaign(runner: asyncio.Runner, target: Target, *, count: int, number: int,
     """Sends about `count` requests.
 
     Args:
-        runner: of the event loop that talks to the service.
-        target: the service.
-        count: how many.
-        number: seed.
-        until: time of the monotonic clock at which to stop, whatever was sent by then.
+        runner: the event loop that calls the service.
+        target: the called service.
+        count: number of requests.
+        number: the seed.
+        until: time of the monotonic clock at which to stop with fewer requests.
 
     Raises:
-        AssertionError: an answer was wrong; hypothesis has made the requests as small as it could.
+        AssertionError: an answer was wrong; hypothesis has made the requests as small as possible.
     """
     tally = Tally()
     methods = target.methods()

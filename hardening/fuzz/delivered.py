@@ -1,6 +1,7 @@
-"""A job whose rows go from worker to worker, while somebody in a worker's place sends frames that no plan knows.
+"""A job whose rows go from worker to worker, while a stranger in a worker's place sends frames that no plan has.
 
-It knows the job, its epoch and its ids, and its frames come before the plan of their iteration, in time, and too late.
+The stranger knows the job, its epoch and its ids. Its frames come before the plan of their iteration, in time, and too
+late.
 """
 
 from __future__ import annotations
@@ -177,10 +178,10 @@ class _Sending:
 
 
 def _judged(answer: worker_pb2.DeliverResponse) -> str:
-    """Returns what an answer says; nothing if it is none.
+    """Returns the refusal in an answer, and nothing if the answer is none.
 
     Raises:
-        AssertionError: the frame was believed or has met a defect, or its refusal tells what is nobody's business.
+        AssertionError: the frame was believed or met a defect, or its refusal reveals internals.
     """
     if answer.HasField("credit"):
         return ""

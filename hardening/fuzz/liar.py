@@ -1,8 +1,8 @@
-"""A worker that trains as it should and lies all the while, in the name of its own lease.
+"""A worker that trains correctly and lies all the time under its own lease.
 
-Before each message of an honest worker it says others on the same stream: what the worker is about to say with a few
-fields changed, repeated, or cut off, and lies that are made for the moment. The dispatcher answers by number, so each
-lie has its answer, and the honest worker does not hear of them.
+Before each message of an honest worker it sends others on the same stream: the worker's next message with a few fields
+changed, repeated, or cut off, and lies made for the moment. The dispatcher answers by number, so each lie has its
+answer, and the honest worker gets none of these answers.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _FAR = 1000  # iterations, or epochs
 
 @dataclass(slots=True)
 class Lies:
-    """What the liar has in store, and how it was answered.
+    """The lies of a liar, and the answers to them.
 
     Attributes:
-        twists: of messages of the stream, each told once.
-        per_message: how many precede an honest message.
-        failures: how often the worker is to say that it cannot go on, which ends an epoch.
-        told: how many lies were told.
-        refusals: of the lies, by code.
-        believed: names of lies that should have been refused and were not, with the message.
+        twists: changes of messages of the stream, each sent once.
+        per_message: number of lies before each honest message.
+        failures: number of times that the worker reports a failure, which ends an epoch.
+        told: number of lies sent.
+        refusals: number of refused lies by code.
+        believed: names of lies that were not refused and should have been, with the message.
         answers: every refusal.
     """
 
@@ -54,11 +54,11 @@ class Lies:
         return cls(iter(drawn(twists(kind, {}), count, number)), per_message, failures)
 
     def faults(self) -> list[str]:
-        """Returns what is wrong with how the lies were answered."""
+        """Returns the faults of the answers to the lies."""
         return [*(f"believed: {each}" for each in self.believed), *filter(None, map(_fault, self.answers))]
 
     def stream(self) -> Liar:
-        """Returns what becomes of another stream of the worker."""
+        """Returns the changes to the messages of another stream of the worker."""
         return Liar(self)
 
 
@@ -94,7 +94,7 @@ class Liar:
         yield _numbered(said.SerializeToString(), self._last)
 
     def down(self, message: bytes) -> Iterable[bytes]:
-        """Returns the message without what is said of lies."""
+        """Returns the message without the answers to lies."""
         answer = pb.AttendResponse.FromString(message)
         own = dict(self._honest)
         refusals = []
@@ -118,7 +118,7 @@ class Liar:
         yield answer.SerializeToString()
 
     def _lies_before(self, honest: pb.AttendRequest) -> Iterator[tuple[bytes, str]]:
-        """Makes lies, and of those that must be refused what they are."""
+        """Makes lies. A lie that must be refused has its name."""
         lies, unnumbered = self._lies, pb.AttendRequest()
         unnumbered.CopyFrom(honest)
         unnumbered.ClearField("sequence")
@@ -144,9 +144,9 @@ def _numbered(message: bytes, sequence: int) -> bytes:
 
 
 def _is_believed(message: bytes) -> bool:
-    """Tells whether a worker says that it, or a checkpoint, has failed, or that all of it is flushed.
+    """Returns whether a message reports a failure of the worker or of a checkpoint, or a complete flush.
 
-    Whoever holds a lease is believed that, as it may be so, so there is no refusal to look for.
+    The dispatcher believes such a report of a lease holder, because it may be true, so no refusal follows.
     """
     try:
         said = pb.AttendRequest.FromString(message)

@@ -1,7 +1,7 @@
-"""A Redis that lies to a parameter server: a proxy before a real one twists what it answers.
+"""A Redis that lies to a parameter server: a proxy before a real one twists the answers.
 
-A lie may keep the command from Redis. So a parameter server that believes an answer which its command cannot have
-acknowledges rows that nobody has stored.
+A lie may keep the command from Redis. A parameter server that believes an impossible answer therefore acknowledges rows
+that are not stored.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _ENDLESS = (b"$99999999999\r\nhello", b"*99999999999\r\n", b"*2\r\n:1\r\n", b"$1
 
 
 class LyingRedis:
-    """Stands before a Redis, and lies to whoever asks, as soon as it is told to.
+    """A proxy before a Redis, which lies to its clients once it is switched on.
 
     Args:
-        rng: decides when, and how.
-        port: of the real one, at 127.0.0.1.
+        rng: draws the moment and the kind of each lie.
+        port: port of the real Redis at 127.0.0.1.
 
     Attributes:
-        share: of the commands that are answered with a lie.
-        told: how many were.
+        share: share of the commands that are answered with a lie.
+        told: number of lies sent.
     """
 
     def __init__(self, rng: random.Random, port: int) -> None:
@@ -129,17 +129,17 @@ async def _whole(reader: asyncio.StreamReader) -> bytes:
 
 @dataclass
 class Life:
-    """What a parameter server is asked for while its Redis lies, and what it has acknowledged.
+    """The calls to a parameter server while its Redis lies, and the writes that it has acknowledged.
 
     Attributes:
-        server: calls it.
-        version: of the rows, of the last push that was begun.
-        acknowledged: of the last one that was acknowledged.
-        epoch: of the table.
-        dense: the dense parameters that are stored; empty if nobody knows.
-        uploads: how many of these have begun.
-        uploading: how many are under way.
-        answers: how calls have ended, by the names of errors.
+        server: client of the parameter server.
+        version: version of the rows in the last push that was begun.
+        acknowledged: version of the rows in the last acknowledged push.
+        epoch: epoch of the table.
+        dense: the stored dense parameters; empty while they are unknown.
+        uploads: number of uploads of dense parameters that have begun.
+        uploading: number of uploads under way.
+        answers: number of calls by the name of their error.
     """
 
     server: ServerClient
@@ -186,7 +186,7 @@ class Life:
         self.acknowledged = max(self.acknowledged, version)
 
     async def push_gradients(self) -> None:
-        """Pushes one contribution to rows that nobody looks at, which waits for another one."""
+        """Pushes one of two contributions to rows that are never read; the second one never comes."""
         nothing = RowBlock(IDS[:0], np.empty(0, np.int64), np.empty((0, TABLE.row_width), np.float32))
         await self.server.push(Parcel(nothing, _gradients(1, 3)), epoch=self.epoch)
 
@@ -236,10 +236,11 @@ class Life:
 
 
 async def live_with(liar: LyingRedis, address: str, rng: random.Random, *, calls: int, share: float) -> Life:
-    """Asks a parameter server on a Redis that lies for everything, and looks now and then at what is stored.
+    """Makes all kinds of calls to a parameter server whose Redis lies, and compares the stored rows now and then.
 
     Raises:
-        AssertionError: it has acknowledged what is not stored, answers with a defect, or does not recover.
+        AssertionError: the server has acknowledged a write that is not stored, answers with a defect, or does not
+            recover.
     """
     async with ServerClient(address, TABLE) as server:
         life = Life(server)

@@ -1,4 +1,4 @@
-"""A peer between two services that hands on what they say, and may add to it or change it."""
+"""A peer between two services that forwards their messages, and may add messages or change them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from esd.services.runtime.channel import channel
 
 
 class Meddling(Protocol):
-    """What becomes of the messages of one call."""
+    """Changes the messages of one call."""
 
     def up(self, message: bytes) -> Iterable[bytes]:
-        """Returns what the server gets in place of a message of the client."""
+        """Returns the messages that the server gets in place of a message of the client."""
 
     def down(self, message: bytes) -> Iterable[bytes]:
-        """Returns what the client gets in place of a message of the server."""
+        """Returns the messages that the client gets in place of a message of the server."""
 
 
 class Honest:
-    """Hands on what is said."""
+    """Forwards all messages unchanged."""
 
     def up(self, message: bytes) -> Iterable[bytes]:
         """Returns the message."""
@@ -35,11 +35,11 @@ class Honest:
 
 @asynccontextmanager
 async def meddler(target: str, meddling: Callable[[str], Meddling]) -> AsyncIterator[str]:
-    """Serves whatever the service at `target` serves, and returns the address.
+    """Serves the same methods as the service at `target`, and returns the address.
 
     Args:
         target: `host:port`.
-        meddling: makes what becomes of the messages of a call, of its method's path.
+        meddling: makes the `Meddling` of a call from the path of its method.
     """
     async with AsyncExitStack() as stack:
         there = await stack.enter_async_context(channel(target))
@@ -52,7 +52,7 @@ async def meddler(target: str, meddling: Callable[[str], Meddling]) -> AsyncIter
 
 
 class _Calls(grpc.GenericRpcHandler):  # type: ignore[type-arg] # it is generic in the stubs only
-    """Takes every call as one of two streams of bytes, which those of single messages are, too."""
+    """Handles every call as two streams of bytes; a call with single messages is one, too."""
 
     def __init__(self, there: grpc.aio.Channel, meddling: Callable[[str], Meddling]) -> None:
         self._there = there

@@ -1,8 +1,8 @@
 """Requests that a broken or hostile peer might send, as hypothesis strategies.
 
-A request is a list of serialised messages: one of them, or several for a streaming call. Three kinds, from the
-outside in: bytes that are no message; messages whose fields hold anything; good messages in which a few fields were
-changed, which pass most checks and so reach the deepest.
+A request is a list of serialised messages: a single one, or several for a streaming call. There are three kinds, from
+the outside in: bytes that are no message; messages with arbitrary fields; good messages with a few fields changed,
+which pass most checks and so reach the deepest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is fuzzed: the methods of each service, with good requests to start from, and a check that it still works."""
+"""The targets of fuzzing: the methods of each service, good requests to start from, and a check that it still works."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Target:
     """One running service.
 
     Attributes:
-        name: for people.
+        name: name in the report.
         address: `host:port`.
-        examples: good requests by method name; their class tells the method's input.
-        pools: by name of a string field, values that mean something to the service.
-        refresh: brings the service into a state in which good requests are good; what to write into them for the
-            placeholders in pools and examples, which have the same length.
+        examples: good requests by method name; their class is the method's input.
+        pools: meaningful values by the name of a string field.
+        refresh: brings the service into a state in which good requests are accepted. Returns the replacements, of equal
+            length, of the placeholders in pools and examples.
         check: raises AssertionError unless the service does its work.
         module: generated code of its contract.
     """

@@ -1,7 +1,7 @@
-"""A worker, and its dispatcher, that are told something wrong once in the middle of a job.
+"""A worker and its dispatcher that get one wrong message in the middle of a job.
 
 Each attempt is a job of its own. One message of the dispatcher to the worker, or of the parameter server to either, is
-twisted on its way. Whatever it says, nobody crashes, hangs or tells of the inside, and what comes next works.
+twisted on its way. No process may crash, hang or reveal internals, and the next job must work.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _SETTINGS = {
 
 @dataclass(slots=True)
 class Told:
-    """What came of the attempts.
+    """The results of the attempts.
 
     Attributes:
-        outcomes: how many, by what became of the job.
-        twisted: how many messages were, by method; an attempt may end before the message that it is about.
-        most_bytes: the most memory that a worker took.
+        outcomes: number of attempts by the end of the job.
+        twisted: number of twisted messages by method; an attempt may end before its message comes.
+        most_bytes: the largest memory of a worker.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -58,16 +58,16 @@ class Told:
 
 
 async def tell(dispatcher: str, server: str, folder: Path, wrongs: Sequence[Wrong]) -> Told:
-    """Makes one attempt for each wrong message, and then trains a job without any.
+    """Makes one attempt for each wrong message, and then trains an undisturbed job.
 
     Args:
-        dispatcher: address.
+        dispatcher: address of the dispatcher.
         server: address of the parameter server.
-        folder: for logs.
-        wrongs: what is told.
+        folder: folder of the logs.
+        wrongs: the wrong messages.
 
     Raises:
-        AssertionError: somebody has crashed, hung, told too much, or does not do its work any more.
+        AssertionError: a process has crashed, hung, revealed internals, or does not do its work any more.
     """
     told = Told()
     twister = Twister(told.twisted)
@@ -105,7 +105,7 @@ async def _attempt(
     told: Told,
     patience: float,
 ) -> str:
-    """Runs one job, which has `patience` seconds before it is cancelled, and returns what became of it."""
+    """Runs one job, which is cancelled after `patience` seconds, and returns how it ended."""
     async with asyncio.timeout(patience + _END_SECONDS), _worker(host, dispatcher, log, told) as worker:
         driving = asyncio.create_task(_drive(client, job, worker))
         try:

@@ -1,6 +1,6 @@
-"""What a broken or hostile peer makes of a good message, as hypothesis strategies.
+"""Changes that a broken or hostile peer makes to a good message, as hypothesis strategies.
 
-A twist is drawn without the message that it is for, so that those of a running job, which nobody knows before, can be
+A twist is drawn independently of its message, so that messages of a running job, which are not known in advance, can be
 twisted, too.
 """
 
@@ -95,7 +95,7 @@ def anything(descriptor: Descriptor, pools: Pools) -> st.SearchStrategy[Message]
 
 @dataclass(frozen=True, slots=True)
 class _Damage:
-    """Cuts bytes off, or changes one of them."""
+    """Cuts bytes off, or changes a single byte."""
 
     place: int
     value: int
@@ -109,7 +109,7 @@ class _Damage:
 
 @dataclass(frozen=True, slots=True)
 class _Nudge:
-    """Moves an integer by a little, within what its field can hold."""
+    """Changes an integer by a little, within the range of its field."""
 
     by: int
     low: int
@@ -124,9 +124,9 @@ class _Change:
     """Gives a field another value.
 
     Attributes:
-        path: the messages around the field: names, and of repeated ones which of those that are there, else -1.
-        name: of the field.
-        value: the value, or what makes it of the good one.
+        path: the messages around the field: their names, and the position in a repeated field, else -1.
+        name: the name of the field.
+        value: the new value, or a function of the good value.
     """
 
     path: tuple[tuple[str, int], ...]
@@ -181,7 +181,7 @@ def _change(descriptor: Descriptor, pools: Pools) -> st.SearchStrategy[_Change]:
 
 
 def _other(field: FieldDescriptor, pools: Pools) -> st.SearchStrategy[object]:
-    """Makes values, and what makes another value of a good one."""
+    """Draws new values, and functions that make a new value from a good one."""
     value = _value(field, pools)
     if field.is_repeated:
         return value

@@ -1,4 +1,4 @@
-"""What services answer to workers and to each other, with one message that is wrong."""
+"""Answers of services to workers and to each other, with one wrong message."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Wrong:
     """One message that is twisted.
 
     Attributes:
-        method: path of the call that brings it.
-        number: which of the messages that such calls bring in an attempt, from 0.
-        twist: what becomes of it.
+        method: path of the call with the message.
+        number: position among the messages of such calls in an attempt, from 0.
+        twist: the change of the message.
     """
 
     method: str
@@ -53,10 +53,10 @@ def _of_call(service: ServiceDescriptor, name: str) -> st.SearchStrategy[Wrong]:
 
 
 class Twister:
-    """Twists what is wrong at the moment, and nothing else.
+    """Twists the present wrong message, and no other.
 
     Args:
-        twisted: counts what was, by method.
+        twisted: counts the twisted messages by method.
     """
 
     def __init__(self, twisted: Counter[str]) -> None:
@@ -70,11 +70,11 @@ class Twister:
         self._count = 0
 
     def meddling(self, method: str) -> Meddling:
-        """Makes what becomes of the messages of a call."""
+        """Makes the `Meddling` of a call."""
         return _Answers(self, method)
 
     def take(self, method: str, message: bytes) -> bytes:
-        """Returns what becomes of a message of a service."""
+        """Returns the message of a service, twisted if it is the wrong one."""
         wrong = self._wrong
         if wrong is None or wrong.method != method:
             return message
@@ -87,12 +87,12 @@ class Twister:
 
 
 class _Answers(Honest):
-    """Hands on what the client says, and has what the service says twisted."""
+    """Forwards the messages of the client, and twists messages of the service."""
 
     def __init__(self, twister: Twister, method: str) -> None:
         self._twister = twister
         self._method = method
 
     def down(self, message: bytes) -> Iterable[bytes]:
-        """Returns the message, or what becomes of it."""
+        """Returns the message, twisted if it is the wrong one."""
         return (self._twister.take(self._method, message),)

@@ -1,1 +1,1 @@
-"""What peers without credentials can do to a job and to the memory of its services."""
+"""Attacks that peers without credentials can make on a job and on the memory of its services."""

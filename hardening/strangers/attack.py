@@ -33,7 +33,7 @@ _CALLS_BY_CHANNEL = 16
 
 @dataclass
 class Attack:
-    """What all connections of an attack share."""
+    """The state that all connections of an attack share."""
 
     host: str
     port: int
@@ -86,7 +86,7 @@ class Attack:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _say(self, writer: asyncio.StreamWriter) -> None:
-        """Sends what this kind sends; at the end, or when the peer has gone, with an error."""
+        """Sends the bytes of this kind of attack. It ends with an error when they end, or when the peer has gone."""
         first = {"tls": _PREFACE, "http": _REQUEST}.get(self.kind, b"")
         writer.write(first)
         while not self.over:
@@ -136,7 +136,7 @@ class Attack:
 
 
 def _anybody() -> ssl.SSLContext:
-    """A client that trusts everybody and has no certificate."""
+    """A client that trusts every server and has no certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])

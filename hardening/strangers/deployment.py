@@ -26,7 +26,7 @@ class Service:
     Attributes:
         name: such as `worker-0`.
         process: its process.
-        ready: what its ready line says.
+        ready: the fields of its ready line.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Service:
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
 
     def ports(self) -> Iterator[tuple[str, str]]:
-        """Yields every address that it listens at, and what is there: `grpc`, `metrics`, `page` or `all-reduce`."""
+        """Yields every address at which it listens, and its protocol: `grpc`, `metrics`, `page` or `all-reduce`."""
         named = {address: what for what, address in self.ready.items()}
         files = [str(link.readlink()) for link in Path(f"/proc/{self.process.pid}/fd").iterdir()]
         sockets = {file[len("socket:[") : -1] for file in files if file.startswith("socket:[")}

@@ -1,10 +1,10 @@
 """Breaks streams on purpose, for long, and watches memory: `python -m hardening.stream_soak`.
 
-A parameter server and a dispatcher run as processes of their own. Their peers let frames time out, give up waiting for
-them, close streams with unanswered frames, cancel them, send what is refused, and lose connections. grpc.aio is known
-to keep some memory of every call and of every read that is cancelled (grpc#43360), so services do neither as long as
-nothing is wrong; what is kept when something is wrong must not grow, in the servers, where any peer could cause it, nor
-in a client. Resident memory is looked at, so native memory counts.
+A parameter server and a dispatcher run in their own processes. Their peers let frames time out, stop waiting for them,
+close streams with unanswered frames, cancel them, send reports that are refused, and lose connections. grpc.aio is
+known to keep some memory of every call and of every read that is cancelled (grpc#43360), so services do neither without
+a fault. After faults, memory must not grow in the servers, where any peer could cause it, nor in a client. Resident
+memory is measured, so native memory counts.
 """
 
 from __future__ import annotations

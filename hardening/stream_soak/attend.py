@@ -1,6 +1,6 @@
-"""What goes wrong with workers' streams, over and over: what a dispatcher has to get over.
+"""Faults of workers' streams, over and over, which a dispatcher must survive.
 
-The workers are of a job without samples, whose epoch begins when all of them attend: each is told its membership, and
+The workers belong to a job without samples, whose epoch begins when all of them attend. Each gets its membership, and
 then waits for a plan that never comes.
 """
 

@@ -1,4 +1,4 @@
-"""What goes wrong with exchanges, over and over: frames and streams of rows that a parameter server has to get over."""
+"""Faults of exchanges, over and over: frames and streams of rows, which a parameter server must survive."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def time_out(address: str) -> None:
 
 
 async def give_up(address: str) -> None:
-    """Many frames of one stream that nobody waits for any more."""
+    """Many frames of one stream that are cancelled before their answer."""
     async with ServerClient(address, SPEC, timeout=_PATIENT_SECONDS) as client:
         pulls = [asyncio.create_task(_pull(client)) for _ in range(_FRAMES)]
         await client.describe()  # some are on their way by now

@@ -1,4 +1,4 @@
-"""The services that are soaked, each a process of its own, with what is done to them."""
+"""The services under soak, each in its own process, with their misdeeds."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Soaked:
     """A service.
 
     Attributes:
-        name: for the table.
-        module: what `python -m` runs.
+        name: name in the table.
+        module: the module for `python -m`.
         settings: environment variables.
-        prepare: is called with its address before the first misdeed.
-        misdeeds: by name.
+        prepare: called with its address before the first misdeed.
+        misdeeds: the misdeeds by name.
     """
 
     name: str

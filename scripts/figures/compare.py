@@ -1,4 +1,4 @@
-"""Compares what a page shows with what the commands give."""
+"""Compares the numbers on a page with the output of the commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scripts.figures.values import evaluate, values_of
 
 
 def stale(figure: Figure, page: str) -> list[tuple[Place, str]]:
-    """Measures a figure. Returns the places on the page that show something else, and what they have to show.
+    """Measures a figure. Returns the stale places of the page with their new numbers.
 
     Raises:
         ValueError: the passage is not on the page, a command fails, or an expression has no value.

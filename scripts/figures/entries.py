@@ -13,19 +13,19 @@ LIST = ROOT / "docs" / "figures.toml"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A passage of a page whose numbers a command gives.
+    """A passage of a page whose numbers come from a command.
 
     Attributes:
         page: its path below the repository.
         text: the passage, with `{expression:format}` in place of each number (scripts/figures/values.py) or word
             (format `s`); format `3sf` is three significant digits, and more before the point if need be. Any run of
-            white space matches any other, and `…` whatever stands there. Without a number to fill in, it is written by
+            white space matches any other, and `…` matches any text. A passage without places for numbers is written by
             hand.
-        command: prints JSON in its last line. `$each` in it stands for one of `each`.
-        each: what `$each` stands for, by the name under which expressions find that run's values.
+        command: prints JSON in its last line. `$each` in it stands for a value of `each`.
+        each: the values of `$each`, by the name under which expressions find that run's values.
         rows: name of a list of objects in the JSON (`.`: the JSON is one), which are found by their `key` instead.
-        key: the names of their fields that tell these objects apart. Of objects that are alike, medians are taken.
-        value: what an expression takes of an object when it names the object alone.
+        key: the names of the fields that tell these objects apart. Objects with equal keys yield medians.
+        value: the field of an object that an expression takes when it names the object alone.
         tolerance: how far a number may be from the page's, relative to the larger one. Such a figure depends on the
             machine or takes long, so it is measured only when asked for. None: the same digits, on every machine.
     """

@@ -14,7 +14,7 @@ _NUMBER, _WORD = r"([-+]?\d[\d,]*(?:\.\d+)?%?)", r"([\w-]+)"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a figure stands: what it is, how it is written, what is written there, and its span on the page."""
+    """A number or word on a page: its expression, its format, its text, and its span on the page."""
 
     expression: str
     form: str
@@ -29,7 +29,7 @@ class Place:
         return format(value, "" if self.form == "s" else self.form)
 
     def shows(self, value: object, tolerance: float | None) -> bool:
-        """Tells whether the value is what is shown; with a tolerance, give or take that share of the larger one."""
+        """Returns whether the page shows this value; with a tolerance, up to that share of the larger one."""
         if self.written(value) == self.shown or tolerance is None or not isinstance(value, int | float):
             return self.written(value) == self.shown
         shown = float(self.shown.replace(",", "").rstrip("%")) / (100 if self.shown.endswith("%") else 1)

@@ -1,4 +1,4 @@
-"""What a figure's commands print, and the expressions over it."""
+"""The output of a figure's commands, and the expressions over it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def values_of(figure: Figure) -> Mapping[str, Any]:
 def evaluate(expression: str, names: Mapping[str, Any], value: str) -> Any:
     """Computes an expression: names, `.` to go into objects, + - * /, min, max, and sum over the values of an object.
 
-    A list of numbers stands for its sum, and an object for what `value` names in it.
+    A list of numbers stands for its sum, and an object for its field `value`.
 
     Raises:
-        ValueError: it holds something else, or a name that is not there.
+        ValueError: the expression has another operator, or a name without a value.
     """
     try:
         return _Expression(names, value).result(ast.parse(expression, mode="eval").body)
@@ -50,7 +50,7 @@ def evaluate(expression: str, names: Mapping[str, Any], value: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """What expressions are about."""
+    """An expression that is being evaluated, with its names."""
 
     names: Mapping[str, Any]
     value: str
@@ -80,7 +80,7 @@ class _Expression:
 
 
 def _rows(figure: Figure, printed: Any) -> Mapping[str, Any]:
-    """Returns what a command has printed by names; of a list of rows, by what tells them apart."""
+    """Returns the output of a command by names; the rows of a list by their keys."""
     if not figure.rows:
         return _named(printed)
     alike: dict[str, list[Any]] = {}
@@ -90,7 +90,7 @@ def _rows(figure: Figure, printed: Any) -> Mapping[str, Any]:
 
 
 def _median(values: Sequence[Any]) -> Any:
-    """Returns the medians of what was measured several times, number by number."""
+    """Returns the medians of repeated measurements, number by number."""
     first = values[0]
     if isinstance(first, dict):
         return {key: _median([each[key] for each in values]) for key in first}

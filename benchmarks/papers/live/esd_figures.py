@@ -60,7 +60,7 @@ def speed_up(runs: LiveRuns) -> Figure:
 
 
 def _auc_lost(runs: LiveRuns) -> str:
-    """Returns what HET's staleness costs, by data set, means over the seeds."""
+    """Returns the AUC that HET's staleness costs, by data set, means over the seeds."""
     lost = [
         mean(
             runs.speed(replace(LAIA, data=data, seed=seed)).auc - runs.speed(replace(HET, data=data, seed=seed)).auc

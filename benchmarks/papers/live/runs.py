@@ -1,4 +1,4 @@
-"""Trains a setting on real services and keeps what it took, in a file: what was measured once is not measured again."""
+"""Trains a setting on real services and keeps the measurements in a file, so that no run is measured twice."""
 
 from __future__ import annotations
 
@@ -65,33 +65,33 @@ class LiveSetting:
 
     @property
     def name(self) -> str:
-        """What differs from the defaults, and the data; it names the run in the file."""
+        """The name of the run in the file: the data, and all values that differ from the defaults."""
         changes = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         return " ".join(
             [f"data={self.data}", *(f"{name}={value}" for name, value in changes.items() if name != "data")]
         )
 
     def options(self) -> RunOptions:
-        """Returns what `esd train` would be told."""
+        """Returns the options of `esd train` for this setting."""
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "shards"}
         return RunOptions(**given, checkpoint_every=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What came of a run. Times and bytes are per iteration, after the warm-up.
+    """The measurements of a run. Times and bytes are per iteration, after the warm-up.
 
     Attributes:
-        samples: of an iteration.
-        load: the machine's load average when the run was over; its own processes are among it.
-        iterations: how many were measured.
+        samples: samples of an iteration.
+        load: the machine's load average at the end of the run, including the run's own processes.
+        iterations: number of measured iterations.
         iteration_ms: wall time.
-        pulled_bytes: what all workers received from the parameter servers.
-        pushed_bytes: what they sent to them.
+        pulled_bytes: bytes that all workers received from the parameter servers.
+        pushed_bytes: bytes that all workers sent to the parameter servers.
         phases_ms: time by phase, of each worker.
         processor_ms: processor time of all processes.
         decision_ms: median time of a decision.
-        auc: of all samples up to the end, each scored before it is trained.
+        auc: AUC of all samples, each scored before it is trained.
     """
 
     samples: int
@@ -117,7 +117,7 @@ class Speed:
 
     @property
     def necessary_ms(self) -> float:
-        """The longest time that a worker computes: what is left of an iteration without transfers (Herald §4.1)."""
+        """The longest time that a worker computes, which is an iteration without transfers (Herald §4.1)."""
         return max(map(sum, zip(self.phases_ms["compute"], self.phases_ms["update"], strict=True)))
 
 
@@ -132,7 +132,7 @@ class LiveRuns:
         self._kept: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else {}
 
     def speed(self, setting: LiveSetting) -> Speed:
-        """Returns what came of a setting; a run that the file has not is made now."""
+        """Returns the measurements of a setting, from the file or from a new run."""
         if setting.name not in self._kept:
             self._progress(setting.name)
             self._kept[setting.name] = asdict(train(setting))
@@ -141,11 +141,11 @@ class LiveRuns:
         return Speed(**self._kept[setting.name])
 
     def speed_up(self, setting: LiveSetting, baseline: LiveSetting) -> float:
-        """Returns iterations per second by those of a baseline."""
+        """Returns the iterations per second in units of a baseline's."""
         return self.speed(baseline).iteration_ms / self.speed(setting).iteration_ms
 
     def speed_ups(self, setting: LiveSetting, baseline: LiveSetting) -> list[float]:
-        """Returns iterations per second by those of a baseline with each seed."""
+        """Returns the iterations per second in units of a baseline's, for each seed."""
         return [self.speed_up(replace(setting, seed=seed), replace(baseline, seed=seed)) for seed in range(self.seeds)]
 
     @property
@@ -163,7 +163,7 @@ def add_lines(
     values: Sequence[float],
     measured: Callable[[LiveSetting], float],
 ) -> None:
-    """Adds a line per system to a figure: what is measured at each value of one knob of its setting."""
+    """Adds a line per system to a figure: the measured values over one knob of its setting."""
     for name, setting in systems.items():
         for value in values:
             changes: dict[str, Any] = {knob: value}

@@ -1,4 +1,4 @@
-"""SCARS: times of an iteration and of an epoch by cache and by batch, and what is learnt in a given time."""
+"""SCARS: times of an iteration and of an epoch by cache and by batch, and the loss after a given time."""
 
 from __future__ import annotations
 
