@@ -22,12 +22,12 @@ COLD_POPEN = subprocess.Popen
 
 
 def pytest_configure():
-    """One thread for torch where a test trains itself: more would spin on the services' cores while they wait.
+    """Sets up torch, gRPC, Hypothesis and signals for a process of the tests.
 
-    gRPC tells errors alone, and not between the dots of the tests that a server has gone away from a client of theirs.
-    Hypothesis draws the same examples in every run; neither they nor their drawing have a time limit: how long that
-    takes depends on what else the machine does. And Ctrl-C ends processes here as it does at a terminal: what a script
-    starts with `&` ignores it, with all its children.
+    torch gets one thread where a test trains itself: more would spin on the services' cores while they wait. gRPC
+    prints errors alone, and no notes between the dots of the tests about servers that have gone away. Hypothesis draws
+    the same examples in every run, without a time limit, because the time depends on other work on the machine. Ctrl-C
+    ends processes here as it does at a terminal: a script's background jobs (`&`) ignore it, with all their children.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,21 +41,21 @@ def pytest_configure():
 
 
 def not_of_a_closed_loop(record):
-    """Keeps out of a test's log what gRPC still has to tell of the test before.
+    """Keeps gRPC's late messages about the test before out of a test's log.
 
-    One thread of gRPC serves all event loops of a process. What comes for a loop that has been closed, as the end of
-    a call that nobody waited for, is an error of the loop that runs.
+    One thread of gRPC serves all event loops of a process. A message for a closed loop, such as the end of an abandoned
+    call, becomes an error of the running loop.
     """
     return not ("PollerCompletionQueue" in record.getMessage() and "Event loop is closed" in str(record.exc_info))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Of processes that collect at the same time one compiles the tests, and the others read what it has compiled.
+    """Of processes that collect at the same time one compiles the tests, and the others read the compiled files.
 
-    What is imported and collected is never garbage: the collector of garbage, which would go through all of it again
-    and again, leaves it alone, while it comes and later. Much else comes with the first tests, and what they leave is
-    little, so that the collector goes through everything less often than it would.
+    Imported and collected objects are never garbage. The garbage collector would visit all of them again and again, so
+    it is off while they are created and skips them later. Many more objects come with the first tests, and tests leave
+    few behind, so the collector runs less often than by default.
     """
     gc.disable()
     with Path(__file__).open() as turn:
@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_python():
-    """Services are forks of one process that has imported what they need (tests/support/warm_python.py)."""
+    """Services are forks of one process that has imported their modules (tests/support/warm_python.py)."""
     with ForkServer() as server:
         fork_instead(server)
         yield

@@ -152,7 +152,7 @@ class Contender:
 
 
 async def loses_rows(table: Table, steps: Steps) -> None:
-    """What a server does that was started again and has lost rows."""
+    """The behaviour of a server that was restarted and has lost rows."""
     await steps.turn()
     table.history._begin_after_last_checkpoint()
 

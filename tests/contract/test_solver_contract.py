@@ -1,4 +1,4 @@
-"""What every exact solver promises: the optimum, its proof, and one and the same assignment."""
+"""The promises of every exact solver: the optimum, its proof, and always the same assignment."""
 
 from __future__ import annotations
 

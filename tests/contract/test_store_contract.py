@@ -1,4 +1,4 @@
-"""What every store must do, over memory, a checkpoint directory, one Redis and a Redis Cluster."""
+"""The contract of every store, over memory, a checkpoint directory, one Redis and a Redis Cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store must do to go back to a cut, over memory, a checkpoint directory, one Redis and a Redis Cluster."""
+"""The contract of every store for a return to a cut: memory, a checkpoint directory, one Redis, a Redis Cluster."""
 
 from __future__ import annotations
 

@@ -45,9 +45,9 @@ class Project:
     """Containers, networks and volumes under one name.
 
     Attributes:
-        name: of the project.
+        name: name of the project.
         files: overlays of docker-compose.yml, relative to the repository.
-        variables: of the compose files, besides those of the test images.
+        variables: variables of the compose files, in addition to the variables of the test images.
         root: the source tree.
     """
 
@@ -57,7 +57,7 @@ class Project:
     root: Path = ROOT
 
     def compose(self, *arguments: str, timeout: float = 600.0) -> subprocess.CompletedProcess[str]:
-        """Runs a compose command to its end, whatever that is."""
+        """Runs a compose command to its end, also if it fails."""
         files = [argument for file in ("docker-compose.yml", *self.files) for argument in ("--file", str(file))]
         # Not the .env file of whoever runs the tests.
         command = [*COMPOSE, "--env-file", ".env.example", "--project-name", self.name, *files, *arguments]
@@ -89,7 +89,7 @@ class Project:
         return self.must("port", service, str(port)).strip()
 
     def logs(self, *services: str) -> str:
-        """What the containers wrote."""
+        """The output of the containers."""
         return self.compose("logs", "--no-color", *services).stdout
 
     def result(self, output: str) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Project:
 
 
 def log_of(container: str) -> str:
-    """What one container wrote, without prefixes."""
+    """The output of one container, without prefixes."""
     done = subprocess.run(
         ["docker", "logs", container], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

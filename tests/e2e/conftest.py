@@ -1,4 +1,4 @@
-"""Images are built once; every project is removed, whatever happens to its test."""
+"""Images are built once; every project is removed, also after a failed test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUILD_SECONDS = 600
 
 @pytest.fixture(scope="session")
 def images() -> None:
-    """Builds what the projects run."""
+    """Builds the images of the projects."""
     for target in ("redis", "prometheus"):
         docker(
             "build", "--quiet", "--tag", f"esd-e2e-{target}", "--target", target, str(ROOT / "tests/e2e"), timeout=240

@@ -1,4 +1,4 @@
-"""The whole system with shaped links, after the run that `up` starts; and what it has to equal."""
+"""The whole system with shaped links, after the run that `up` starts, and the run that it must equal."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class System:
     Attributes:
         project: its containers.
         first_iteration_seconds: from `up` to the first iteration that all workers had trained.
-        result: what the driver printed.
-        model: the file that it wrote.
+        result: the result that the driver printed.
+        model: the model file of the driver.
     """
 
     project: Project
@@ -90,7 +90,7 @@ class System:
         return self.project.result(output)
 
     def query(self, expression: str) -> dict[tuple[str, ...], float]:
-        """What Prometheus answers: values by the values of the labels, in the order of the labels' names."""
+        """The answer of Prometheus: values by the values of the labels, in the order of the labels' names."""
         address = self.project.address("prometheus", 9090)
         parameters = urllib.parse.urlencode({"query": expression})
         with urllib.request.urlopen(f"http://{address}/api/v1/query?{parameters}", timeout=60) as answer:

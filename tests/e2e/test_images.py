@@ -1,4 +1,4 @@
-"""What is in the images, and what is not."""
+"""The contents of the images, and the files that must not be in them."""
 
 import pytest
 

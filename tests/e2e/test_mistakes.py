@@ -1,4 +1,4 @@
-"""What a user gets to see who has made a mistake: a container that ends, and a message that names the knob."""
+"""The view of a user after a mistake: a container that ends, and a message that names the knob."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def cluster_nodes(project: Project) -> list[str]:
 
 
 def refused(project: Project) -> bool:
-    """Whether a node answers nobody who has no password."""
+    """Whether a node refuses clients without a password."""
     (first,) = project.containers("redis")
     return "NOAUTH" in docker("exec", first, *CLUSTER_NODES.split())
 

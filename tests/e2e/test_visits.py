@@ -1,4 +1,4 @@
-"""The example with data and a model of one's own in containers: what a user writes lies in a folder that they see."""
+"""The example with its own data and model in containers: a user's files lie in a folder that the containers see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels on a device: what only a device can show. The contract of all solvers runs there too (tests/contract)."""
+"""Tests of the kernels that need a device. The contract of all solvers runs on it, too (tests/contract)."""
 
 from __future__ import annotations
 

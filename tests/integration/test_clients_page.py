@@ -1,4 +1,4 @@
-"""What docs/clients.md and the README show is run as it stands, and the worker of one's own takes part in a job."""
+"""The examples of docs/clients.md and the README run as shown, and the example worker takes part in a job."""
 
 from __future__ import annotations
 

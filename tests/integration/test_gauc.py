@@ -1,4 +1,4 @@
-"""GAUC by a column of somebody's own file: through reader, plans and reports, and of held-out samples."""
+"""GAUC by a column of a user's own file: through reader, plans and reports, and of held-out samples."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ dense = ["price"]
 
 
 def write_events(folder: Path) -> RunOptions:
-    """2,500 events of 60 users, who like different items."""
+    """Writes 2,500 events of 60 users with different preferences."""
     rng = np.random.default_rng(4)
     users, items = rng.integers(0, 60, 2500), rng.integers(0, 40, 2500)
     clicked = (rng.random(2500) < np.where((users + items) % 3 == 0, 0.7, 0.2)).astype(np.int64)

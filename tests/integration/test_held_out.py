@@ -117,7 +117,7 @@ def test_a_model_that_cannot_be_scored_here_is_refused_before_it_is_trained() ->
 
 
 def test_figures_are_given_by_label(tmp_path: Path) -> None:
-    """Of two labels, by what a model of the trained parameters makes of the held-out samples."""
+    """A job with two labels is judged on held-out samples by a model of the trained parameters."""
     rng = np.random.default_rng(5)
     for name, count in (("trained", 1500), ("judged", 400)):
         items, likes = rng.integers(0, 60, count), rng.random(count)

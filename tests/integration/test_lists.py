@@ -1,4 +1,4 @@
-"""Files with lists, two labels, weights and groups: the model of one process, whatever the cluster."""
+"""Files with lists, two labels, weights and groups: every cluster trains the model of one process."""
 
 from __future__ import annotations
 

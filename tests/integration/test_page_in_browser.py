@@ -1,4 +1,4 @@
-"""The page in a real browser, wide and narrow, light and dark, with what a job makes of it."""
+"""The page of a job in a real browser, wide and narrow, light and dark."""
 
 from __future__ import annotations
 

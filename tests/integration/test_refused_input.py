@@ -56,13 +56,13 @@ def with_type(column: str, kind: pa.DataType) -> Callable[[pa.Table], pa.Table]:
 
 @dataclass(frozen=True)
 class Case:
-    """What is wrong, and what is said of it.
+    """A mistake, and the message that it must give.
 
     Attributes:
         message: a pattern; file names are without their folder.
-        second, third: make the files of these days of good ones; None: there is no such file.
-        options: changes.
-        starts: whether it shows only when the job runs.
+        second, third: make the files of these days from good ones; None if the file is missing.
+        options: changed options.
+        starts: whether the mistake shows only when the job runs.
     """
 
     message: str

@@ -178,8 +178,7 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
 
 
 def assert_bytes_are_those_charged(result: Mapping[str, Any], simulated: Mapping[str, Any], case: Cluster) -> None:
-    """What crosses the links is what the costs charge, with the rows and gradients that flushes push, and a little that
-    each message has beside them."""
+    """The bytes on the links are the charged ones, the pushes of flushes, and a small overhead per message."""
     job = case.options.job(features=numbered_ids(1), dense_features=0, parameter_servers=("any",))
     # Two halves there, and their answers; with whom rows are exchanged directly, too.
     frames = (
@@ -218,7 +217,7 @@ def test_rows_that_go_directly_give_the_bits_of_those_that_do_not(tmp_path: Path
 
 
 def test_stale_copies_give_the_same_bits_in_every_store(tmp_path: Path, redis_url: str) -> None:
-    """What is trained on which copy is planned; and the cluster moves what the simulator counts."""
+    """The plans decide which copy each sample trains; and the cluster moves the rows that the simulator counts."""
     options = replace(BASE, workers=3, batch=20, cache_rows=600, sync="bounded:8,2", iterations=40, **ADAGRAD)
     for store in ("memory", redis_url):
         result = train.run(options, store=store, shards=2, out=tmp_path / store.partition(":")[0])

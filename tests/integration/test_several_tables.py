@@ -1,4 +1,4 @@
-"""Jobs over several tables: the model of one process, whatever the cluster, and no byte more than the tables' rows."""
+"""Jobs over several tables: every cluster trains the model of one process, and moves the tables' rows alone."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_cluster_trains_the_tables_of_one_process(case: Cluster, tmp_path: Pat
 
 
 def assert_no_byte_too_many(result: dict[str, Any], simulated: dict[str, Any], case: Cluster) -> None:
-    """What crosses the links is what the rows' own sizes say, with what flushes push, and a little in each message."""
+    """The bytes on the links are the sizes of the rows, flushes included, and a small overhead per message."""
     tables = len(case.options.specs)
     frames = 4 * result["iterations"] * case.options.workers * case.shards * tables
     pulled, pushed = (sum(result["bytes"][way]) for way in ("pulled", "pushed"))

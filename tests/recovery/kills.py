@@ -1,4 +1,4 @@
-"""A run that is killed in one of its processes, and what it shares with the run that nobody disturbed."""
+"""A run with one killed process, and its common part with the undisturbed run."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class HeldBack(TrainingStream):
 
 
 def interrupted_run(options: RunOptions, interruption: Interruption, **where: Any) -> dict[str, Any]:
-    """Trains as `train.run` does, with an interruption that comes in time, however late anybody looks at the run."""
+    """Trains as `train.run` does, with an interruption at the right moment, however late the run is polled."""
 
     def held_back(chosen: RunOptions) -> TrainingStream:
         stream = training_stream(chosen)

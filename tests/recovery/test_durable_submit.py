@@ -1,4 +1,4 @@
-"""What Submit has acknowledged is trained exactly once, in stream order, whoever is killed."""
+"""Samples that Submit has acknowledged are trained exactly once, in stream order, after any process is killed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PIECE = 24  # samples of one Submit message: no divisor of a global batch
 
 
 class ReadOnce:
-    """A source that forgets: what was acknowledged comes out as something else when it is read again."""
+    """A source that forgets: acknowledged samples are different ones when it is read again."""
 
     def __init__(self, options: RunOptions) -> None:
         self._stream = training_stream(options)
@@ -95,7 +95,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 
 
 async def test_acknowledged_samples_need_not_be_sent_again(undisturbed, tmp_path, own_redis):
-    """A dispatcher dies before it has trained what it acknowledged, the next one after all is done."""
+    """A dispatcher dies before it has trained the samples that it acknowledged, the next one after all is done."""
     source = ReadOnce(OPTIONS)
     async with running(tmp_path, store=own_redis.url) as (cluster, client, job):
 

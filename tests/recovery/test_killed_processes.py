@@ -104,7 +104,7 @@ def test_a_killed_parameter_server_goes_back_to_its_checkpoint_directory(undistu
 
 
 def test_a_kill_where_rows_are_pushed_ahead(tmp_path):
-    """What is pushed ahead depends on measurements, and dispatch by a hash on nothing but the samples."""
+    """Pushes ahead depend on measurements, and dispatch by a hash on the samples alone."""
     options = replace(OPTIONS, sync="proactive", mechanism="hash", hash_field=0)
     train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     result = interrupted_run(options, Killer(worker), store="memory", shards=2, out=tmp_path)
@@ -124,7 +124,7 @@ def test_a_kill_where_all_that_is_trained_is_pushed(sync, victim, tmp_path):
 
 @pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
 def test_a_kill_where_rows_go_directly(victim, tmp_path):
-    """What was on its way from worker to worker is trained again; the workers meet anew, at new addresses."""
+    """Rows on their way from worker to worker are trained again; the workers meet anew, at new addresses."""
     options = replace(OPTIONS, direct=True)
     expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
@@ -147,7 +147,7 @@ def test_a_kill_where_rows_are_replicated(victim, tmp_path):
 
 @pytest.mark.parametrize("victim", [worker, dispatcher])
 def test_a_kill_where_samples_are_in_hot_and_normal_batches(victim, tmp_path, capsys):
-    """The driver makes the same batches again, from the first sample on, and leaves out what has been trained."""
+    """The driver makes the same batches again, from the first sample on, and leaves out the trained ones."""
     data = "synthetic:zipf?samples=4000&fields=3&keys=300&skew=1.6"
     options = replace(OPTIONS, data=data, model="dlrm", sync="replicated:100", hot_batches=20, seed=8)
     expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
@@ -161,7 +161,7 @@ def test_a_kill_where_samples_are_in_hot_and_normal_batches(victim, tmp_path, ca
 
 @pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
 def test_a_kill_where_copies_may_be_stale(victim, tmp_path):
-    """The model depends on who trained what on which copy, and all of that is planned again as it was."""
+    """The model depends on the copy that each worker trained, and all of it is planned again as it was."""
     options = replace(OPTIONS, sync="bounded:6,3")
     expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     assert expected["staleness"]["missing_updates"] > 0

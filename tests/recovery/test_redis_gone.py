@@ -1,4 +1,4 @@
-"""Redis that is gone for longer than anyone waits ends the job, and the job says where it stood."""
+"""A Redis that is gone for longer than all patience ends the job, whose error names the last checkpoint."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -45,7 +45,7 @@ class Browser:
         self.requested: list[str] = []
 
     async def listen(self) -> None:
-        """Takes in what the browser says, until it ends."""
+        """Reads the messages of the browser until it ends."""
         while message := (await self._reader.readuntil(b"\0"))[:-1]:
             said = json.loads(message)
             if "id" in said:

@@ -40,6 +40,6 @@ class Certificates:
         return settings | ({"token_file": self.token} if token else {})
 
     def secrets(self) -> list[str]:
-        """What must never be seen anywhere: the token, and the middle line of every key."""
+        """Texts that must never appear anywhere: the token, and the middle line of every key."""
         keys = [path.read_text().splitlines()[-2] for path in self.directory.glob("*/*.key")]
         return [self.token.read_text().strip(), *keys]

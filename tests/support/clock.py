@@ -11,10 +11,10 @@ STEP_SECONDS = 3.0
 class Clock:
     """The clock of the event loop that runs, from now on.
 
-    Services and clients that run in this loop read it for leases and limits; gRPC has a clock of its own.
+    Services and clients in this loop read it for leases and limits; gRPC has its own clock.
 
     Args:
-        meanwhile: what is awaited after each step, as a call that everything which has become due comes before.
+        meanwhile: awaited after each step, such as a call that is answered after all events that have become due.
     """
 
     def __init__(self, meanwhile: Callable[[], Awaitable[object]]) -> None:

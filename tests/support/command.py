@@ -13,7 +13,7 @@ from esd.cli.main import main
 
 
 def esd(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The finished command with what it printed."""
+    """The finished command with its output."""
     command = [sys.executable, "-m", "esd.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 

@@ -59,7 +59,7 @@ class CuttableProxy:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Lets nothing pass inside the block, and nobody is told: packets are lost, and sent again behind it."""
+        """Lets nothing pass inside the block, without an error: packets are lost, and sent again after it."""
         self._passing.clear()
         try:
             yield

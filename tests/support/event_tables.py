@@ -1,4 +1,4 @@
-"""Events in tables, the schemas that say what they are, and the samples that files of them make."""
+"""Events in tables, the schemas that describe them, and the samples in files of them."""
 
 from __future__ import annotations
 

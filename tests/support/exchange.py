@@ -1,4 +1,4 @@
-"""One exchange with a parameter server, message by message, by somebody who need not keep to the rules."""
+"""One exchange with a parameter server, message by message, for a client that may break the rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RawExchange:
     """A stream: `write` sends any bytes, `read` returns the next message, `answer` all of a frame.
 
     Attributes:
-        credit: what the server has granted.
+        credit: the credit that the server has granted.
     """
 
     def __init__(self, call: grpc.aio.StreamStreamCall[bytes, ps_pb2.ExchangeResponse], credit: Credit) -> None:
@@ -50,7 +50,7 @@ class RawExchange:
         return mine
 
     async def checked(self, sequence: int) -> list[ps_pb2.ExchangeResponse]:
-        """All answers to one frame; raises what refused it."""
+        """All answers to one frame; raises the error of a refusal."""
         answers = await self.answer(sequence)
         refusal = answers[-1].refusal
         if answers[-1].HasField("refusal"):
@@ -58,7 +58,7 @@ class RawExchange:
         return answers
 
     async def rows(self, sequence: int, count: int, stateless: int = 0) -> NDArray[np.float32]:
-        """The rows that a frame has pulled, float32 [count, W], NaN where none came; raises what refused it."""
+        """The rows of a frame's pull, float32 [count, W], NaN where none came; raises the error of a refusal."""
         rows = np.full((count, SPEC.row_width), np.nan, np.float32)
         cursor = 0
         for message in await self.checked(sequence):

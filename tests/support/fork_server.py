@@ -1,4 +1,4 @@
-"""`python -m tests.support.fork_server FD`: forks what the socket FD asks for (tests/support/warm_python.py)."""
+"""`python -m tests.support.fork_server FD`: forks on requests from the socket FD (tests/support/warm_python.py)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ _ABOVE = 500  # numbers of files that nobody asks for
 
 
 def serve(control: socket.socket) -> dict[str, Any] | None:
-    """Forks a child for each request, and returns the request in the child; None once nobody asks any more.
+    """Forks a child for each request, and returns the request in the child; None when the socket is closed.
 
-    Between a child and this process is another one, which ends at once: so the child falls to who asked for it.
+    Between a child and this process is another one, which ends at once, so that the requesting process adopts the
+    child.
     """
     with control:
         while True:
@@ -57,7 +58,7 @@ def serve(control: socket.socket) -> dict[str, Any] | None:
 
 
 def become(request: dict[str, Any]) -> None:
-    """Makes this process what a new one of the request would be, but for what it has imported."""
+    """Makes this process equal to a new one of the request, except for its imported modules."""
     if request["own_session"]:
         os.setsid()
     given = {number: fcntl.fcntl(file, fcntl.F_DUPFD, _ABOVE) for number, file in request["files"].items()}
@@ -77,7 +78,7 @@ def become(request: dict[str, Any]) -> None:
 
 
 def fork_here() -> None:
-    """Has the services that this process starts be forks, too: of a child that has imported what this process has."""
+    """Makes the services that this process starts forks, too: of a child that has imported the same modules."""
     mine, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork():
         other.close()

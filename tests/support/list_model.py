@@ -13,7 +13,7 @@ from esd.worker.models.inputs import Jagged
 
 
 class Net(esd.Model):
-    """Sums what a list's embeddings make of the sample's other features, one embedding after the other."""
+    """Combines a list's embeddings, one after the other, with the sample's other features and sums the results."""
 
     def __init__(self, inputs: esd.ModelInputs, hidden: tuple[int, ...]) -> None:
         super().__init__(inputs, hidden)

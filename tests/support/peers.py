@@ -30,7 +30,7 @@ TABLES = (SPEC, CLIPPED)
 
 
 def floats_of(ids: ArrayLike, version: int, width: int = SPEC.row_width) -> NDArray[np.float32]:
-    """What rows hold at a version, float32 [r, W]: other floats for each row and version."""
+    """Rows at a version, float32 [r, W], with other floats for each row and version."""
     seeds = np.asarray(ids, np.uint64).astype(np.int64)
     return (np.arange(width) + 1000 * version + 7 * seeds[:, None]).astype(np.float32)
 
@@ -42,11 +42,11 @@ def transfers_of(ids: ArrayLike, version: int) -> Transfers:
 
 @dataclass
 class Expecting:
-    """What one iteration waits for.
+    """The rows for which one iteration waits.
 
     Attributes:
-        arrival: tells when all has come.
-        staging: where the rows of the first table go, NaN at first; those of the others come behind.
+        arrival: set when all rows have come.
+        staging: memory of the rows, NaN at first: rows of the first table, then rows of the other tables.
     """
 
     arrival: Arrival
@@ -81,7 +81,7 @@ def send(
 
 @asynccontextmanager
 async def worker_service() -> AsyncIterator[tuple[WorkerService, str]]:
-    """Serves what other workers call, at an address."""
+    """Serves the calls of other workers, at an address."""
     given: dict[str, Any] = {"name": "w1", "dispatcher": "127.0.0.1:1", "link": 1e9, "cache_rows": 8}
     settings = WorkerSettings(**given, metrics_port=None, grace_seconds=0)
     service = WorkerService(settings)

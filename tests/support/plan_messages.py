@@ -1,4 +1,4 @@
-"""Plans as they travel, in plain Python: the specification of what the engine encodes, and good plans for tests."""
+"""Plans as they travel, in plain Python: the specification of the engine's encoding, and good plans for tests."""
 
 from __future__ import annotations
 

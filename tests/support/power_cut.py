@@ -1,4 +1,4 @@
-"""What would be left on the disk if the power failed now: the files and names that were synced, as they were then."""
+"""The contents of the disk after a power failure now: the files and names that were synced, as they were then."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 
 class Disk:
-    """Keeps what each `os.fsync` of this process puts on the disk.
+    """Keeps the state that each `os.fsync` of this process puts on the disk.
 
-    Nothing else counts as written, though a real disk may be ahead: so what is found here is there on any.
+    No other write counts, though a real disk may have more: the state found here is on every disk.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ class Disk:
         monkeypatch.setattr("os.fsync", self._sync)
 
     def left_in(self, folder: Path) -> dict[str, bytes]:
-        """Returns what would be left below a folder: files by their names, with empty ones where nothing was synced."""
+        """Returns the files that would be left below a folder, by name, empty where no content was synced."""
         left: dict[str, bytes] = {}
         for name, inode in self._folders.get(folder.stat().st_ino, {}).items():
             if (folder / name).is_dir():

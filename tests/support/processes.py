@@ -1,4 +1,4 @@
-"""What the kernel tells of other processes: whose children there are, and which of them run."""
+"""Processes as the kernel lists them: their parents, and whether they run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def children_of(pid: int | str) -> list[str]:
 
 
 def is_running(pid: str) -> bool:
-    """Whether a process does something; one that nobody has waited for yet does not."""
+    """Whether a process runs; a process that has ended and was not waited for does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

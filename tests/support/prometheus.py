@@ -30,7 +30,7 @@ class Prometheus:
     address: str
 
     def query(self, expression: str, at: float | None = None) -> list[dict[str, Any]]:
-        """What an expression gives, or gave at a time: a list of {"metric": labels, "value": [time, text]}."""
+        """The value of an expression, now or at a time: a list of {"metric": labels, "value": [time, text]}."""
         asked = {"query": expression} | ({} if at is None else {"time": f"{at:.3f}"})
         answer = self._get(f"/api/v1/query?{urllib.parse.urlencode(asked)}")
         result: list[dict[str, Any]] = answer["data"]["result"]
@@ -47,7 +47,7 @@ class Prometheus:
             time.sleep(POLL_SECONDS)
 
     def alerts(self) -> set[str]:
-        """Names of the alerts that fire, and do not end within a minute, as those of a stall do."""
+        """Names of the alerts that fire and last longer than a minute, unlike the alerts of a stall."""
         deadline = time.monotonic() + LASTING_SECONDS
         while (firing := self._firing()) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -58,7 +58,7 @@ class Prometheus:
         return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
     def rule_errors(self) -> list[str]:
-        """What went wrong in evaluating rules."""
+        """The errors in evaluating rules."""
         groups = self._get("/api/v1/rules")["data"]["groups"]
         return [rule["lastError"] for group in groups for rule in group["rules"] if rule.get("lastError")]
 

@@ -1,4 +1,4 @@
-"""A client of a parameter server that can also send what no honest client would."""
+"""A client of a parameter server that can also send dishonest requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single-process training with nothing but torch: what every cluster has to reproduce."""
+"""Single-process training with nothing but torch, which every cluster has to reproduce."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TrainedModel:
 
     @property
     def ids(self) -> NDArray[np.uint64]:
-        """Those of the first table, as `rows` and `versions`."""
+        """The ids of the first table, as for `rows` and `versions`."""
         return self._first.ids
 
     @property
@@ -107,7 +107,7 @@ class Rows:
         self._train(self.spec.optimizer.learning_rate * factor)
 
     def trained(self) -> TrainedTable:
-        """What is trained now."""
+        """The parameters that are trained now."""
         there = self.versions > 0
         return TrainedTable(self.ids[there], self.embedding.weight.detach().numpy()[there], self.versions[there])
 
@@ -166,7 +166,7 @@ def train_reference(
 
 
 def _look_up(job: JobSpec, tables: Sequence[Rows], batch: SampleBatch, iteration: int) -> dict[str, Any]:
-    """What a model gets: embeddings by the name of the feature."""
+    """The input of a model: embeddings by the name of the feature."""
     numbers = table_of(batch.ids) if len(tables) > 1 else np.zeros(len(batch.ids), np.int64)
     ranks = np.empty(len(batch.ids), np.int64)  # of each id among those of its table
     rows = []
@@ -186,7 +186,7 @@ def _look_up(job: JobSpec, tables: Sequence[Rows], batch: SampleBatch, iteration
 
 
 def _pooled(rows: torch.Tensor, lengths: list[int] | None, pooling: Pooling) -> torch.Tensor | Jagged:
-    """What a model gets of a feature's rows [n, D], which are lists of these lengths, or one for each sample."""
+    """The input of a model for a feature with rows [n, D], which are lists of these lengths, or one row per sample."""
     if lengths is None:
         return rows
     lists = torch.split(rows, lengths)
@@ -199,7 +199,7 @@ def _pooled(rows: torch.Tensor, lengths: list[int] | None, pooling: Pooling) -> 
 def _row_optimizer(
     spec: OptimizerSpec, embedding: nn.Embedding
 ) -> tuple[Callable[[float], object], Callable[[], list[torch.Tensor]]]:
-    """A step at a learning rate, and what gives the tensors that hold state by row."""
+    """A step at a learning rate, and a function that gives the tensors with state by row."""
     weight = embedding.weight
     match spec.kind:
         case OptimizerKind.SGD:

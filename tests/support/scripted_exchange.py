@@ -17,12 +17,12 @@ Response = ps_pb2.ExchangeResponse
 
 
 class ScriptedExchange:
-    """One server, which takes frames and answers what a test says.
+    """One server, which accepts frames and gives the answers of a test.
 
     Attributes:
-        frames: that have come and were not taken, over all streams.
-        streams: how many were opened.
-        ended: released by each that has ended.
+        frames: the frames that have come and were not taken, over all streams.
+        streams: number of opened streams.
+        ended: released by each ended stream.
         silent: new streams get no credit.
     """
 

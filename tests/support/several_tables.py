@@ -55,7 +55,7 @@ class TabledFlights(DerivedDataset):
 
 @dataclass(frozen=True, slots=True)
 class TabledOptions(RunOptions):
-    """Options of a run over several tables: dimension and optimizer of each; the first is that of the options."""
+    """Options of a run over several tables: dimension and optimizer of each; the first table has the run's own."""
 
     specs: tuple[tuple[int, OptimizerSpec], ...] = ()
 

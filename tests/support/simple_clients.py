@@ -1,4 +1,4 @@
-"""A running dispatcher, and clients that do what a driver and workers do, without training."""
+"""A running dispatcher, and clients that act as a driver and workers, without training."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def registration(name: str, **changes: Any) -> Registration:
 
 
 def report_of(plan: IterationPlan, **changes: Any) -> IterationReport:
-    """What a worker would report that predicts one half for every sample."""
+    """The report of a worker that predicts one half for every sample."""
     samples, labels = plan.labels.shape
     report = IterationReport(
         iteration=plan.iteration,

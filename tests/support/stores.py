@@ -1,4 +1,4 @@
-"""Stores of parameter servers, opened as they are, and what tests put into them."""
+"""Stores of parameter servers, opened for tests, and the rows that tests put into them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 60.0  # with Redis, on a machine that stands still now and th
 
 
 def open_store_at(url: str | Path, shard: Shard = ALONE) -> Store:
-    """A store that nobody has claimed."""
+    """A store without a claim."""
     if isinstance(url, Path):
         return open_store("memory", shard, PATIENCE_SECONDS, checkpoint_dir=url)
     return open_store(url, shard, PATIENCE_SECONDS)

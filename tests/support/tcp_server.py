@@ -13,10 +13,10 @@ _TURNS = 3  # of the event loop, in which what was accepted gets its task
 async def tcp_server(
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]],
 ) -> AsyncIterator[int]:
-    """Has each connection served by a task of its own while the block runs; yields the port, at 127.0.0.1.
+    """Serves each connection in its own task while the block runs; yields the port, at 127.0.0.1.
 
-    What is still served at its end is cancelled. Every connection is closed with its task, also where that has not
-    begun yet: what is left to the garbage collector is told of in whatever test comes next.
+    Tasks that still run at the end of the block are cancelled. Every connection is closed with its task, also if the
+    task has not begun yet: the garbage collector would report an open one in a later test.
     """
     tasks: set[asyncio.Task[None]] = set()
 

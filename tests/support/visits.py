@@ -18,14 +18,14 @@ LEFT_OUT = {"out"}  # where a test says so itself
 
 
 def copied(folder: Path, visits: int) -> Path:
-    """Makes a copy of the example, with so many visits a day; a process that starts there finds what its job names."""
+    """Makes a copy of the example with this number of visits a day. A process in it finds the files of its job."""
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__", "visits", "out"))
     make(folder / "visits", visits)
     return folder
 
 
 def options_of(folder: Path, **changes: Any) -> RunOptions:
-    """What job.toml of a copy says, with its files by their full paths, and changes."""
+    """The options of a copy's job.toml, with full paths of its files, and with changes."""
     said = tomllib.loads((folder / "job.toml").read_text())
     options: dict[str, Any] = {key.replace("-", "_"): value for key, value in said.items() if key not in LEFT_OUT}
     options["learning_rate"], options["lr_schedule"] = options.pop("lr"), options.pop("lr_schedule")
@@ -34,7 +34,7 @@ def options_of(folder: Path, **changes: Any) -> RunOptions:
 
 
 def model_of_one_process(options: RunOptions) -> tuple[TrainedModel, list[SampleBatch]]:
-    """The model, and the global batches that it was trained with. Its class must be found by whoever calls."""
+    """The model, and the global batches that it was trained with. The caller must be able to import its class."""
     stream = training_stream(options)
     job = options.job(
         features=stream.dataset.features,

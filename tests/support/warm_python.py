@@ -1,12 +1,11 @@
-"""Has the services that tests start be forks of one process, instead of importing grpc and torch once more each.
+"""Makes the services of tests forks of one process, so that each need not import grpc and torch again.
 
-A test's `python -m esd.ps_server` takes 0.8 s of processor time to import what it needs, `python -m esd.worker.host`
-2.3 s, and a forked one some 0.02 s. Nothing else differs: a child is a child of the test's process, with the
-module as its `__main__`, and the files, environment, directory and session that were asked for
-(tests/support/fork_server.py).
+A test's `python -m esd.ps_server` takes 0.8 s of processor time to import its modules, `python -m esd.worker.host`
+2.3 s, and a forked one some 0.02 s. Nothing else differs: a child is a child of the test's process, with the module as
+its `__main__`, and with the requested files, environment, directory and session (tests/support/fork_server.py).
 
-So are the services that a forked command starts itself; the process that forks them is a child of the command. What a
-test with the fixture `cold_python` starts is started as users have it, with all that it starts itself.
+The services of a forked command are forks, too; the process that forks them is a child of the command. In a test with
+the fixture `cold_python` all processes start as for users.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class ForkServer:
 
 
 def _adopt_orphans() -> None:
-    """What a fork server forks becomes our child as soon as the process between the two has ended."""
+    """Children of a fork server become our children as soon as the process between the two has ended."""
     ctypes.CDLL(None).prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
 
 
@@ -127,5 +126,5 @@ class WarmPopen(subprocess.Popen[Any]):
 
 
 def fork_instead(server: ForkServer) -> None:
-    """Has `subprocess` fork what it is asked to start, if it is one of our services."""
+    """Makes `subprocess` fork the requested process, if it is one of our services."""
     subprocess.Popen = type("WarmPopen", (WarmPopen,), {"server": server})  # type: ignore[assignment,misc]

@@ -1,4 +1,4 @@
-"""What runs before a commit and on a public server is what `make lint` and `.ci/run` run."""
+"""The checks before a commit and on a public server are the checks of `make lint` and `.ci/run`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def recipe(target: str) -> list[str]:
 
 
 def hooks() -> dict[str, dict[str, Any]]:
-    """The hooks before a commit, by what they run."""
+    """The hooks before a commit, by their commands."""
     (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repository["repo"] == "local", "nothing is fetched"
     return {hook["entry"]: hook for hook in repository["hooks"]}

@@ -1,4 +1,4 @@
-"""The rules of .importlinter fail when somebody adds an import that points up, for every floor and every room."""
+"""The rules of .importlinter fail when an import points up, for every floor and every room."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ CIRCLES = [
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What each rule says of a copy of the tree with all of these imports, by the rule's name."""
+    """The messages of each rule, by its name, for a copy of the tree with all of these imports."""
     copy = tmp_path_factory.mktemp("source")
     copy_packages(copy, (*PACKAGES, "benchmarks", "examples", "hardening", "scripts", "testbed", "tests"))
     shutil.copy(ROOT / ".importlinter", copy)

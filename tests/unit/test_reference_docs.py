@@ -1,4 +1,4 @@
-"""The reference pages say what the code says: every setting, metric, RPC and field."""
+"""The reference pages agree with the code: every setting, metric, RPC and field."""
 
 from pathlib import Path
 

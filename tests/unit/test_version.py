@@ -1,4 +1,4 @@
-"""The version is written in one place, pyproject.toml; what else shows it has it from there."""
+"""The version is written in one place, pyproject.toml, and all other places read it from there."""
 
 from __future__ import annotations
 

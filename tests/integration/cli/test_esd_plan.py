@@ -1,4 +1,4 @@
-"""`esd plan`: what it recommends, and that the command that it prints trains so."""
+"""`esd plan`: its recommendation, and that the printed command trains so."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_is_recommended_is_the_best_of_the_trials(advice: dict) -> None:
 
 
 def test_the_command_is_one_that_the_simulator_takes(advice: dict) -> None:
-    """It simulates whatever trains, and counts the cost that was recommended, on a stream from its beginning."""
+    """The simulator runs every printed command and counts the recommended cost, on a stream from its beginning."""
     program, train, *arguments = shlex.split(advice["command"])
     assert (program, train) == ("esd", "train")
     best = advice["recommended"]
@@ -147,7 +147,7 @@ def test_a_model_of_one_s_own_is_found_where_the_command_is_called(
 
 
 def test_tables_of_several_dimensions_share_a_cache(tmp_path: Path) -> None:
-    """Its rows are counted in those of the first table; what is recommended holds what an iteration trains."""
+    """Rows are counted in units of the first table's rows; the recommended cache holds the rows of an iteration."""
     rng = np.random.default_rng(2)
     columns = {name: (size * rng.random(4000) ** 3).astype(int) for name, size in (("user", 900), ("item", 3000))}
     lists = [(3000 * rng.random(count) ** 3).astype(int).tolist() for count in rng.integers(0, 4, 4000)]

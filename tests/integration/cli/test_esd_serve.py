@@ -46,7 +46,7 @@ def serving(*arguments: object, **variables: str) -> Iterator[dict[str, str | No
 
 
 def refusal(*arguments: object, **variables: str) -> str:
-    """What a service says that does not start because of its settings."""
+    """The error of a service that does not start because of its settings."""
     finished = subprocess.run(
         command(*arguments), env=environment(variables), capture_output=True, text=True, timeout=240, check=False
     )
@@ -67,7 +67,7 @@ def test_every_setting_is_a_flag_with_its_description(service: str, monkeypatch:
 
 
 def test_flags_win_over_variables_and_variables_over_the_file(tmp_path: Path) -> None:
-    """The file says three things, of which variables say two otherwise, and a flag one of these."""
+    """The file sets three values; variables override two of them, and a flag overrides one variable."""
     file = tmp_path / "settings.toml"
     file.write_text('[dispatcher]\nlisten = "127.0.0.2:0"\npage_port = 0\nmetrics_port = 0\n')
     off = {"ESD_DISPATCHER_PAGE_PORT": "none", "ESD_DISPATCHER_METRICS_PORT": "none"}

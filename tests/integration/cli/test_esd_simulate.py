@@ -59,7 +59,7 @@ def test_rows_of_unequal_size_are_charged_by_their_bytes(trace: list[str]) -> No
 
 @pytest.mark.parametrize("sync", ["full", "write-through"])
 def test_full_synchronisation_pushes_all_that_is_trained(trace: list[str], sync: str) -> None:
-    """All 2 + 2 rows of every iteration, those of the last one in the flush; it pulls what on-demand pulls."""
+    """All 2 + 2 rows of every iteration are pushed, the last ones in the flush; pulls are the pulls of on-demand."""
     small = ("--cache-rows", "4", "--dim", "4", "--links", "1m,2m", "--optimizer", "sgd")
     counted = result(*trace, *small, "--sync", sync)
     assert counted["operations"]["update_push"] == [6, 6]
@@ -68,7 +68,7 @@ def test_full_synchronisation_pushes_all_that_is_trained(trace: list[str], sync:
 
 
 def test_alternatives_run_on_the_same_assignments(trace: list[str]) -> None:
-    """HET with bound 0 pushes all 2 + 2 rows of every iteration; it pulls what on-demand pulls."""
+    """HET with bound 0 pushes all 2 + 2 rows of every iteration; its pulls are the pulls of on-demand."""
     small = ("--cache-rows", "4", "--dim", "4", "--links", "1m,2m", "--optimizer", "sgd")
     counted = result(*trace, *small, "--alternative", "het:0")
     assert counted["operations"]["update_push"] == [8, 8]

@@ -28,7 +28,7 @@ OPTIONS = RunOptions(
 
 
 def stop_late(number: int = signal.SIGINT) -> Callable[[LocalCluster, JobState], None]:
-    """Does what Ctrl-C does, or another signal, when there is a checkpoint."""
+    """Sends Ctrl-C's signal, or another one, once there is a checkpoint."""
 
     def watch(_: LocalCluster, state: JobState) -> None:
         if state.checkpoint >= 10:

@@ -1,4 +1,4 @@
-"""A reader that waits for its source, for ever if need be, keeps nobody who stops `esd train`."""
+"""A reader may wait for its source for ever, and `esd train` can still be stopped."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def packages(tmp_path: Path) -> Path:
 
 @contextmanager
 def held_open(pipe: Path) -> Iterator[BinaryIO]:
-    """Waits for somebody who opens a pipe, to read what is never written."""
+    """Waits until a process opens a pipe, from which it will never read anything."""
     with pipe.open("wb", buffering=0) as written:
         yield written
 

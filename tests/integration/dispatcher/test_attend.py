@@ -1,4 +1,4 @@
-"""A worker's stream, message by message: what is bad is refused by name, and disturbs nothing around it."""
+"""A worker's stream, message by message: a bad message is refused by name, and disturbs no other."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def heartbeat(sequence: int) -> pb.AttendRequest:
 
 
 async def read_until_answered(call: Any, sequence: int, plans: list[Any]) -> list[common_pb2.Refusal]:
-    """Reads up to the answer to a message. Returns the refusals, and appends to `plans` what came besides."""
+    """Reads up to the answer to a message. Returns the refusals, and appends all plans to `plans`."""
     refusals: list[common_pb2.Refusal] = []
     async for data in call:
         response = pb.AttendResponse.FromString(data)
@@ -159,7 +159,7 @@ async def test_a_stream_that_does_not_say_whose_it_is_ends(dispatcher: Dispatche
 
 
 async def test_a_failure_ends_the_epoch_and_is_answered(dispatcher: Dispatcher) -> None:
-    """It is what ends the stream, too, so the answer must come before."""
+    """The failure also ends the stream, so the answer must come before."""
     worker, other = await two_workers(dispatcher)
     attendance, beside = await worker.attend(), await other.attend()
     membership = await anext(attendance)
@@ -174,7 +174,7 @@ async def test_a_failure_ends_the_epoch_and_is_answered(dispatcher: Dispatcher) 
 
 
 async def test_a_refused_report_breaks_the_attendance(dispatcher: Dispatcher) -> None:
-    """Whoever trains learns of it though it reads no answer."""
+    """The training worker gets the refusal although it reads no answer."""
     worker, _ = await two_workers(dispatcher)
     submission = asyncio.create_task(dispatcher.client.submit(JOB.name, stream([samples(8)])))
     attendance = await worker.attend()
@@ -188,7 +188,7 @@ async def test_a_refused_report_breaks_the_attendance(dispatcher: Dispatcher) ->
 
 
 class _Silent(dispatcher_pb2_grpc.DispatcherServicer):
-    """Takes what comes, and says nothing."""
+    """Accepts all messages and answers none."""
 
     def __init__(self) -> None:
         self.streams = 0

@@ -1,4 +1,4 @@
-"""Balanced workloads in a running dispatcher: reports of one window ago decide, whoever is faster."""
+"""Balanced workloads in a running dispatcher: the reports of one window ago decide, not the faster worker."""
 
 import asyncio
 import json

@@ -172,7 +172,7 @@ async def first(messages: AsyncIterator[PlanMessage], count: int) -> AsyncIterat
 
 
 async def take(worker: Worker, start: int, plans: int) -> list[str | int]:
-    """Takes what comes until this number of plans has come."""
+    """Reads messages until this number of plans has come."""
     return [name_of(message) async for message in first(worker.watch(start), plans + 1)]
 
 

@@ -1,4 +1,4 @@
-"""Jobs that end early: cancelled by a call, by the end of their driver, or because nobody drives them."""
+"""Jobs that end early: cancelled by a call, by the end of their driver, or for lack of a driver."""
 
 from __future__ import annotations
 

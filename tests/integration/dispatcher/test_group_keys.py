@@ -1,4 +1,4 @@
-"""What workers tell each other for their all-reduce: known to the members of an epoch, and to nobody else."""
+"""Messages between workers for their all-reduce: only the members of an epoch get them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dispatcher has learned of stream and workers survives it: another one plans as if nothing had happened."""
+"""The learned state of stream and workers outlives the dispatcher: its successor plans as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def without_end(batches: list[SampleBatch]) -> AsyncIterator[SampleBatch]:
 
 
 def from_the_cut(workers: list[Worker], epoch: int) -> list[list[object]]:
-    """What the plans of an epoch let each worker train and move, from the checkpoint on."""
+    """The samples and transfers of each worker by the plans of an epoch, from the checkpoint on."""
     columns = ("positions", "unique_ids", "unique_slots", "unique_versions")
     return [
         [(plan.iteration, *(getattr(plan, name).tolist() for name in columns), plan.pulls.ids.tolist())]

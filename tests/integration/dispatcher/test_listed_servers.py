@@ -1,4 +1,4 @@
-"""Parameter servers that are other shards than the job lists them as: half a table each, if nobody said so."""
+"""Parameter servers that are other shards than the job lists: an unnoticed mistake would leave half a table each."""
 
 from __future__ import annotations
 

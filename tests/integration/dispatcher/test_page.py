@@ -1,4 +1,4 @@
-"""The dispatcher's page over HTTP: its files, its document, and what it makes of odd requests."""
+"""The dispatcher's page over HTTP: its files, its document, and its answers to odd requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lease is good for the worker that got it, and for nobody else who hears of it."""
+"""A lease is valid for its worker alone, and no other client that learns of it can use it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shown(certificates: Certificates, name: str) -> Credentials:
 
 
 async def attended(client: AsyncDispatcherClient, lease: Lease, report: Report | None = None) -> PlanMessage:
-    """What a lease's stream brings first, after a report."""
+    """The first message on a lease's stream, after a report."""
     async with client.attend(lease) as attendance:
         if report is not None:
             await attendance.report(report)

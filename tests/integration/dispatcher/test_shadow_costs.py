@@ -1,4 +1,4 @@
-"""What other mechanisms would cost is what the simulator says they cost."""
+"""Shadow costs are the costs that the simulator computes for the same mechanisms."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_shadow_has_no_options_of_the_mechanism_in_force() -> None:
 
 
 async def test_a_shadow_looks_ahead_as_its_mechanism_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two choices compare what the next batch costs; that one comes later, and after the last one there is none."""
+    """Two choices compare the costs of the next batch, which comes later, and never after the last one."""
     monkeypatch.setattr(shadow, "_TOGETHER", 5)
     shadows = Shadows(("laia", "laia-two-choices"))
     shadows.start(JOB, WORKERS)

@@ -1,4 +1,4 @@
-"""Several dispatchers that are after one job: one trains it, and none trains on behind what another one has made."""
+"""Several dispatchers try to run one job: one trains it, and none trains after another one's results."""
 
 from __future__ import annotations
 

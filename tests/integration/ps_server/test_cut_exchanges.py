@@ -27,7 +27,7 @@ def owned(worker: int) -> np.ndarray:
 
 
 def push_of(worker: int, iteration: int) -> Parcel:
-    """What a worker pushes in an iteration: as many rows, and gradients, as it can push only once."""
+    """The push of a worker in an iteration: all rows and gradients that it may push only once."""
     rng = np.random.default_rng([worker, iteration])
     rows = rng.standard_normal((OWNED, SPEC.row_width)).astype(np.float32)
     gradients = rng.standard_normal((len(SPLIT), SPEC.dimension)).astype(np.float32)

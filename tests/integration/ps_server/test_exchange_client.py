@@ -1,4 +1,4 @@
-"""The client's end of an exchange: credit, order, refusals, broken streams, silence, and what it does not believe."""
+"""The client's end of an exchange: credit, order, refusals, broken streams, silence, and answers that it rejects."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_bytes_have_a_credit_too_and_more_than_all_of_it_is_sent_alone() -
 
 
 async def test_pulls_that_were_kept_back_leave_the_credit_as_it_is() -> None:
-    """One pull takes the half of pulls. Frames go out without what they pull, which waits for as long as that does."""
+    """One pull takes the half of pulls. Frames go out without their pulls, which wait for as long as that one."""
     async with scripted_exchange(frames=64, size=4096) as (server, client):
         waiting = send(client, room(120), *range(120))
         before = await server.frame()
@@ -215,7 +215,7 @@ async def test_refusals_that_pass_are_repeated_within_the_patience_for_them() ->
 
 
 async def test_what_rests_outlives_its_stream() -> None:
-    """A server without room is started again with more: what it has refused waits for longer than its stream lasts."""
+    """A server without room is restarted with more: its refused frames wait for longer than their stream lasts."""
     patience: dict[type[EsdError], float] = {Unavailable: 60.0, StorageUnwritable: 60.0}
     async with scripted_exchange(patience=patience) as (server, client):
         frame = send(client, room(1), 1, push=True)

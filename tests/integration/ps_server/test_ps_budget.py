@@ -1,4 +1,4 @@
-"""Waiting pulls and unfinished uploads hold memory within one budget; what does not fit may come again."""
+"""Waiting pulls and unfinished uploads share one budget of memory; a request beyond it is refused for the moment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = 10
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    """A client of a server whose budget is that of a pull of 10 rows, with a table."""
+    """A client of a server whose budget is one pull of 10 rows, with a table."""
     settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, max_waiting_bytes=ROWS * BYTES_PER_PULLED_ID)
     async with parameter_server(settings) as server, Client(server.address) as client:
         await client.create_table()

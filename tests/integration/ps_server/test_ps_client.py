@@ -1,4 +1,4 @@
-"""The client of the parameter server: what it sends, what it gives back, and what it does not believe."""
+"""The client of the parameter server: its requests, its results, and answers that it rejects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def trained(version: int, value: float) -> RowBlock:
 
 
 def push_of(rows: RowBlock, gradients: int = 0) -> Parcel:
-    """A push of rows, and of a first worker's gradients of two for some rows that nobody has trained."""
+    """A push of rows, and of the gradients of worker 1 of 2 for some rows that were never trained."""
     ids = np.arange(1000, 1000 + gradients, dtype=np.uint64)
     ones, both = np.ones(gradients, np.int64), np.full(gradients, 0b11, np.uint64)
     values = np.ones((gradients, SPEC.dimension), np.float32)

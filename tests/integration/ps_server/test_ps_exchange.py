@@ -120,7 +120,7 @@ async def test_parts_of_a_large_pull_do_not_wait_for_each_other(client, stream):
 
 
 async def test_gradients_wait_for_the_version_before_theirs(client, stream):
-    """Worker 1 is ready for version 2 before worker 0 has sent what makes version 1; what lies behind waits, too."""
+    """Worker 1 is ready for version 2 before worker 0 has sent the gradients of version 1; later pushes wait, too."""
     await stream.write(frame(1, gradient_push(1, [5], 2, 0b10, 1.0)), frame(2, pull=([5], 2)))
     await waiting(client, 1)
     assert (await client.describe()).tables[0].rows == 0

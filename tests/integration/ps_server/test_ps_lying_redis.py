@@ -1,4 +1,4 @@
-"""A Redis that answers what Redis does not answer: a named error, nothing that was not stored is acknowledged."""
+"""A Redis with impossible answers gives a named error, and no write that is not stored is acknowledged."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def started(**environment):
 
 @pytest.fixture
 async def processes():
-    """Starts parameter servers as processes on a Redis; RuntimeError with what one said that does not start."""
+    """Starts parameter servers as processes on a Redis; RuntimeError has the output of a server that does not start."""
     async with AsyncExitStack() as stack:
 
         async def start_process(redis):
@@ -171,7 +171,7 @@ def go_back(redis, directory):
     ],
 )
 async def test_a_store_that_is_not_what_it_was_is_noticed_at_once_and_named(accident, text, own_redis, start, tmp_path):
-    """Also by who waits for a row that will not come."""
+    """A pull that waits for a row which will not come ends, too."""
     client = await start(store=own_redis.url, pull_wait_seconds=240)
     await client.create_table()
     await client.send(row_push(range(600), 1, 1.0))
@@ -423,7 +423,7 @@ async def test_a_cluster_fails_over_and_has_all_that_was_acknowledged(tmp_path, 
 
 
 async def test_a_primary_that_was_replaced_while_it_hung_acknowledges_nothing(tmp_path, start):
-    """It wakes up, runs what lies in its sockets, and only then learns that it is a primary no more."""
+    """It wakes up, runs the commands in its sockets, and only then learns that it is no primary any more."""
     ids = np.arange(600, dtype=np.uint64)  # on all nodes
     with redis_cluster(tmp_path, replicas=1) as nodes:
         client = await start(store=f"redis+cluster://{nodes[1].address}", store_timeout_seconds=30.0)

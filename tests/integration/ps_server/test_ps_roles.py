@@ -1,4 +1,4 @@
-"""What a worker may do with checkpoints: put and get its dense parameters. What undoes is the dispatcher's."""
+"""A worker may put and get its dense parameters of checkpoints. Calls that undo are the dispatcher's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that is started again comes back at its address, which nobody else got meanwhile."""
+"""A restarted service returns to its address, which no other process got meanwhile."""
 
 from __future__ import annotations
 

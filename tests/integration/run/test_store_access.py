@@ -1,4 +1,4 @@
-"""What `esd train` starts reaches a Redis with TLS and a password, and no command line holds the password."""
+"""The services of `esd train` reach a Redis with TLS and a password, and no command line holds the password."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PASSWORD = "sesame-0815"
 
 
 def command_line(process: int) -> bytes:
-    """What everybody on the machine can read of a process."""
+    """The part of a process that all users of the machine can read."""
     return Path(f"/proc/{process}/cmdline").read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""Answers that are no messages of their kind: whoever asked is told so, and which call it was."""
+"""Answers that are no messages of their kind: the caller gets an error that names the call."""
 
 from __future__ import annotations
 

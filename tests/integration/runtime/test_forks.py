@@ -1,4 +1,4 @@
-"""A process that forks others on request; here what is forked is quick to import."""
+"""A process that forks others on request; here the forked module is quick to import."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ sys.stdin.read()
 
 
 class Parent:
-    """The forking process and what a launcher does with it."""
+    """The forking process, used as a launcher does."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -1,4 +1,4 @@
-"""Every call of every service, by certificates and tokens of every role: the table of roles is what is enforced."""
+"""Every call of every service, by certificates and tokens of every role: the table of roles is enforced."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def tell_who_calls(requests: AsyncIterator[bytes], _: Any) -> AsyncIterato
 
 @asynccontextmanager
 async def guarded(**settings: Any) -> AsyncIterator[str]:
-    """The address of a server that tells every caller who it is."""
+    """The address of a server that answers every caller with the caller's identity."""
     settings = {"metrics_port": None} | settings
     async with serve(
         "guarded", [(answer_everything, tell_who_calls, "esd.v1.Guarded")], GuardedSettings(**settings)
@@ -49,7 +49,7 @@ async def guarded(**settings: Any) -> AsyncIterator[str]:
 
 
 async def outcomes(address: str, **settings: Any) -> Mapping[str, str]:
-    """What comes of each call of the table: the caller's identity, as the handler sees it, or why it was refused."""
+    """The outcome of each call of the table: the caller's identity, as the handler sees it, or the refusal."""
     credentials = Credentials.read(ClientSettings(**settings))
     found = {}
     async with channel(address, credentials=credentials) as to_server:

@@ -40,7 +40,7 @@ async def test_a_caller_of_another_release_is_refused_and_both_are_named(
 
 
 def test_every_interface_is_part_of_a_release() -> None:
-    """What a file imports is no part of its own description."""
+    """The imports of a file are no part of its own description."""
     folder = Path(__file__).parents[3] / "protos"
     assert {file.name for file in INTERFACES} == {f"esd/protos/{path.name}" for path in folder.glob("*.proto")}
 

@@ -1,4 +1,4 @@
-"""What peers without a token can take from a server: no memory for messages, and no place of those who may call."""
+"""Peers without a token can take neither a server's memory for messages nor the places of callers with a token."""
 
 from __future__ import annotations
 

@@ -130,9 +130,9 @@ async def start_worker(tmp_path: Path) -> AsyncIterator[StartProcess]:
 class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
     """Gives slots in order of registration, and to each slot its script.
 
-    A script is a list of plan messages, behind which the stream stays open; an error in it is raised in its place.
-    What comes behind a flush comes when all workers have confirmed it, as the real dispatcher does. Where rows go
-    directly, workers are told to reach each other where they are; with `detour`, at `reached_at`.
+    A script is a list of plan messages, after which the stream stays open; an error in it is raised in its place. As
+    with the real dispatcher, a message after a flush comes when all workers have confirmed the flush. Where rows go
+    directly, workers get each other's real addresses; with `detour`, `reached_at`.
     """
 
     job: JobSpec

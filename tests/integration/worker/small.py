@@ -68,7 +68,7 @@ async def stored_model(job: JobSpec) -> tuple[dict[int, tuple[int, NDArray[np.fl
 
 
 def worker_settings(dispatcher: str, name: str) -> dict[str, str]:
-    """What a worker must be told."""
+    """The settings that a worker needs."""
     return {
         "ESD_WORKER_NAME": name,
         "ESD_WORKER_DISPATCHER": dispatcher,

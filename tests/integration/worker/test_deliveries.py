@@ -41,7 +41,7 @@ from tests.support.peers import (
 
 
 async def taken(frames: list[Frame]) -> Stored:
-    """What has become of all frames together."""
+    """The state of all frames together."""
     each = await asyncio.wait_for(asyncio.gather(*(frame.stored for frame in frames)), 60)
     return Stored(sum(one.new for one in each), sum(one.already_known for one in each))
 

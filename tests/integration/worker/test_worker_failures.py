@@ -1,4 +1,4 @@
-"""Whatever goes wrong ends the worker with a clear error, within a bound."""
+"""Every failure ends the worker with a clear error, within a bound."""
 
 from __future__ import annotations
 

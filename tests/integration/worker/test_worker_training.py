@@ -34,7 +34,7 @@ def scripts_of(job, cache_rows, batches):
 
 
 def planned(script):
-    """What a script's iterations and its flush move."""
+    """The transfers of a script's iterations and of its flush."""
     plans = [message for message in script if isinstance(message, IterationPlan)]
     flush = script[-2]
     return Counter(
@@ -46,7 +46,7 @@ def planned(script):
 
 
 def asked_and_answered(script, table):
-    """The bytes of a script's pulls, apart from what frames the messages: ids, versions, and rows or their values."""
+    """The bytes of a script's pulls, without the framing of messages: ids, versions, and rows or their values."""
     plans = [message for message in script if isinstance(message, IterationPlan)]
     stateless = sum(int(plan.stateless_pulls().sum()) for plan in plans)
     whole = planned(script)["miss_pull"] - stateless
@@ -93,7 +93,7 @@ async def test_workers_train_the_model_of_one_machine(
 async def test_connections_that_are_cut_at_any_byte_leave_the_model_as_it_is(
     start_servers, start_worker, serve_scripts
 ):
-    """What was not answered is sent again: nothing is lost, and nothing is trained twice."""
+    """Unanswered requests are sent again: nothing is lost, and nothing is trained twice."""
     rng = np.random.default_rng(9)
     async with AsyncExitStack() as stack:
         servers = await start_servers(2)

@@ -1,4 +1,4 @@
-"""The dispatch benchmark on a small stream: what is measured, and that bars are read off the right results."""
+"""The dispatch benchmark on a small stream: its measurements, and that bars are read off the right results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end-to-end benchmark: processor time is that of the right process and thread, bounds are what they say."""
+"""The end-to-end benchmark: processor time belongs to the right process and thread, and bounds are right."""
 
 from __future__ import annotations
 

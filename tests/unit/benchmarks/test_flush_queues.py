@@ -1,4 +1,4 @@
-"""The engine's queue and the heaps that it is timed against flush the same rows, whatever the number of threads."""
+"""The engine's queue and the heaps for comparison flush the same rows, for any number of threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.papers.flush_queues import QUEUES, queue_times
 
 
 def waiting_and_flushed(steps: list[np.ndarray], lookahead: int, share: float) -> tuple[int, int]:
-    """One worker's updates and dequeues, row by row: a step reads what it trains."""
+    """One worker's updates and dequeues, row by row: a step reads the rows that it trains."""
     waiting: dict[int, float] = {}
     updates = flushed = 0
 

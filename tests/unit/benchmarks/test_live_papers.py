@@ -1,4 +1,4 @@
-"""The papers' figures with a speed in them: what was measured is kept, and a run takes what its setting says."""
+"""The papers' figures with a speed in them: measurements are kept, and a run follows its setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the comparison with plain torch trains, and how it tells two means apart."""
+"""The samples of the comparison with plain torch, and its test for a difference of means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`esd bench` runs the benchmarks of a source tree, and says what to do where there is none."""
+"""`esd bench` runs the benchmarks of a source tree; without one it names the remedy."""
 
 import subprocess
 import sys

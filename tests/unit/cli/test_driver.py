@@ -1,4 +1,4 @@
-"""What a driver says of a job that the dispatcher calls finished."""
+"""The messages of a driver about a job that the dispatcher calls finished."""
 
 from __future__ import annotations
 

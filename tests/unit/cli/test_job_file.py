@@ -1,4 +1,4 @@
-"""`--config`: what a file of options says, what wins over it, and which mistakes are named."""
+"""`--config`: the options of a file, the options that override it, and the mistakes that are named."""
 
 from __future__ import annotations
 

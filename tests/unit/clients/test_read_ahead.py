@@ -22,7 +22,7 @@ def batch(number: int) -> SampleBatch:
 
 
 class Source:
-    """Notes what was read, and in which threads."""
+    """Records the reads and their threads."""
 
     def __init__(self, count: int, broken_at: int | None = None) -> None:
         self.count, self.broken_at = count, broken_at

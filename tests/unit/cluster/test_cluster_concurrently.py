@@ -1,4 +1,4 @@
-"""What `esd cluster` does for several machines at once."""
+"""`esd cluster` works on several machines at once."""
 
 from __future__ import annotations
 

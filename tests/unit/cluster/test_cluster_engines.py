@@ -1,4 +1,4 @@
-"""What `esd cluster` says of engines that it cannot use; what it does with those that it can, tests/e2e shows."""
+"""The errors of `esd cluster` about engines that it cannot use; tests/e2e shows its work on the others."""
 
 from __future__ import annotations
 

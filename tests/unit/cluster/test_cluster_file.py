@@ -1,4 +1,4 @@
-"""Cluster files: what is read from them, which containers follow, which mistakes are named."""
+"""Cluster files: their contents, the containers that follow, and the mistakes that are named."""
 
 from pathlib import Path
 

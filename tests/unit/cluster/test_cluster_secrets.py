@@ -27,7 +27,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 
 def described(container: Container) -> str:
-    """What an engine shows of a container to whoever may ask it."""
+    """The description of a container that an engine gives to every client."""
     return f"{container} {container.command} {dict(container.environment)} {container.health}"
 
 

@@ -50,8 +50,11 @@ def test_size(dataset: JourneyDataset, journey: SampleBatch) -> None:
 
 
 def test_samples_are_what_the_tables_say(dataset: JourneyDataset, journey: SampleBatch) -> None:
-    """Purchases of the whole year. A sample that tells of e earlier purchases is of the trip number e + 1 on which the
-    household bought the product; place and history are then those of that trip."""
+    """Purchases of the whole year.
+
+    A sample with e earlier purchases belongs to trip number e + 1 on which the household bought the product; it has the
+    place and the history of that trip.
+    """
     bought = {name: column.to_numpy() for name, column in columns("transactions").items()}
     promoted = pyarrow.parquet.read_table(package_data() / "promotions.parquet")
     at = {name: position for position, name in enumerate(names(dataset))}

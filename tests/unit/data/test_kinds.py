@@ -1,4 +1,4 @@
-"""What a program gives a schema of another kind is named by field, with the kind that is wanted."""
+"""A value of the wrong kind in a schema is named by field, with the right kind."""
 
 from __future__ import annotations
 

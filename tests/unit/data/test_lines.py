@@ -46,7 +46,7 @@ def test_damaged_gzip_is_named(tmp_path, damage):
 
 
 def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path):
-    """At the end of a line nobody else would notice: there would be fewer samples."""
+    """At the end of a line the mistake would pass unnoticed: there would be fewer samples."""
     file = tmp_path / "train.txt"
     file.write_bytes(b"sample\n" * BLOCK_BYTES)
     blocks = read_line_blocks(file)

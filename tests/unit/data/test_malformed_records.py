@@ -1,4 +1,4 @@
-"""What a malformed record says, and how many may be skipped."""
+"""The error of a malformed record, and the number of records that may be skipped."""
 
 import logging
 

@@ -125,7 +125,7 @@ def test_files_without_a_label_are_refused(tmp_path: Path) -> None:
 
 
 def test_labels_that_are_no_truths_get_a_threshold_and_numbers_can_be_times(tmp_path: Path) -> None:
-    """What is proposed can be trained: stars become liked or not, and the log's seconds are no feature."""
+    """The proposed schema can be trained: stars become liked or not, and the log's seconds are no feature."""
     stars = [0.5, 1.0, 3.0, 4.0, 4.0, 4.5, 5.0, 5.0]
     rows = (f"{row % 3},{star},{1_500_000_000 + row}\n" for row, star in enumerate(stars))
     (tmp_path / "e.csv").write_text("user,rating,timestamp\n" + "".join(rows))
@@ -155,7 +155,7 @@ def test_whole_numbers_that_some_rows_lack_are_no_obstacle(tmp_path: Path) -> No
 
 
 def test_texts_that_are_labels_and_numbers_with_a_comma_are_told(tmp_path: Path) -> None:
-    """Numbers whose commas may stand behind a thousand, and those of a file that commas part, stay texts."""
+    """Numbers whose commas may separate thousands, and numbers of a file with commas between columns, stay texts."""
     rows = [
         (f"u{row % 3}", f"{row % 7},{row % 4}5", f"{row % 9},000", "ja" if row % 3 else "nein") for row in range(60)
     ]

@@ -1,4 +1,4 @@
-"""Data of several files: which they are, in which order, and what is wrong with one of them."""
+"""Data of several files: the list, the order, and the errors of a single file."""
 
 import gzip
 import os

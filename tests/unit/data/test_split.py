@@ -1,4 +1,4 @@
-"""What is held out: the last samples by time, exactly, whatever the order of rows and files, or the last in order."""
+"""Held-out samples: exactly the last ones by time, for any order of rows and files, or the last ones in order."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_numbers_are_seconds(seconds: list[Any]) -> None:
 
 
 def test_texts_with_a_time_zone_and_nanoseconds_are_times() -> None:
-    """As what pandas and databases write; `esd data inspect` proposes such a column."""
+    """pandas and databases write such texts; `esd data inspect` proposes such a column."""
     texts = ["2026-11-20T08:30:00Z", "2026-11-20 10:30:01+02:00", "2026-11-20T08:30:02.123456789", "2026-11-20"]
     zoned = "2026-11-20T10:30:03.000000009+02:00"
     expected = [dt.datetime(2026, 11, 20, 8, 30, second) for second in (0, 1, 2)]
@@ -108,7 +108,7 @@ def test_texts_with_a_time_zone_and_nanoseconds_are_times() -> None:
 
 
 def test_a_text_that_is_no_time_spoils_no_other() -> None:
-    """What a text says depends on no other text of its piece."""
+    """The time of a text depends on no other text of its piece."""
     texts = ["10", "soon", "400", "1970-01-01T00:06:30", "nan", "100"]
     table = pa.table({"row": range(6), "clicked": [0] * 6, "at": texts})
     times = np.concatenate(list(esd.read(table, SCHEMA).times()))

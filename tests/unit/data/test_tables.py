@@ -55,7 +55,7 @@ def assert_equal(one: SampleBatch, other: SampleBatch) -> None:
 
 @pytest.mark.parametrize("name", ["e.parquet", "e.arrow", "e.csv", "e.tsv", "e.csv.gz"])
 def test_every_format_makes_the_same_samples(tmp_path: Path, name: str) -> None:
-    """A number has the id of its digits, and a date that of its text, so a CSV of a Parquet file is the same data."""
+    """A number has the id of its digits, and a date the id of its text, so a CSV of a Parquet file is the same data."""
     assert_equal(samples(write(EVENTS, tmp_path / name)), expected())
 
 
@@ -75,7 +75,7 @@ def test_the_header_of_a_csv_file_tells_its_delimiter(tmp_path: Path, delimiter:
 
 def test_a_frame_makes_the_same_samples() -> None:
     class Frame:
-        """What a frame of pandas or polars offers to others."""
+        """The interface of a frame of pandas or polars."""
 
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
             return EVENTS.__arrow_c_stream__(requested_schema)

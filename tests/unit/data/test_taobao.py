@@ -1,4 +1,4 @@
-"""Alibaba's User Behavior data: what a view becomes, and that neither files nor blocks cut it another way."""
+"""Alibaba's User Behavior data: the sample of a view, and that files and blocks do not change it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def id_of(column: str, value: int) -> int:
 
 
 class Log:
-    """What 60 users did, in the order of the file: user, item, category, behaviour, time."""
+    """The actions of 60 users, in the order of the file: user, item, category, behaviour, time."""
 
     def __init__(self) -> None:
         random = np.random.default_rng(5)

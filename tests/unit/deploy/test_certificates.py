@@ -1,4 +1,4 @@
-"""No container reads the authority's key or another's: what deploy/certs makes, as deploy/tls.yml mounts it."""
+"""No container reads the authority's key or another's: the files of deploy/certs, as deploy/tls.yml mounts them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OWN = {"ps_server": "ps_server", "dispatcher": "dispatcher", "worker": "worker",
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """What the command at the head of the overlay makes."""
+    """The files that the command at the head of the overlay makes."""
     (names,) = re.findall(r"^# +deploy/certs certs (.*)$", OVERLAY.read_text(), re.MULTILINE)
     return Certificates.make(tmp_path_factory.mktemp("certs"), *names.split())
 

@@ -1,4 +1,4 @@
-"""Containers that call each other share a network, and nobody but the parameter server is in Redis's."""
+"""Containers that call each other share a network, and the parameter server is alone with Redis."""
 
 from itertools import combinations
 from pathlib import Path

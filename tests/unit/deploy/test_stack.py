@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[3] / "deploy" / "stack"
 
 
 def stack(ports: list[Any]) -> tuple[dict[str, Any], str]:
-    """The stack of a project of one service with these ports, and what was said about it."""
+    """The stack of a project of one service with these ports, and the messages about it."""
     service = {"image": "esd", "networks": ["lan"], "mem_limit": "1g", "pids_limit": 1024, "restart": "always"}
     service |= {"ports": ports, "secrets": [{"source": "password"}]}
     compose = {

@@ -1,4 +1,4 @@
-"""What is installed and run is named by hashes and digests, in every place alike."""
+"""All installed and executed software is named by hashes and digests, in every place alike."""
 
 from __future__ import annotations
 

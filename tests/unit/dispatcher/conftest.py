@@ -1,4 +1,4 @@
-"""An independent cluster for planner tests: runs plans on dicts and checks what docs/semantics.md says on the way."""
+"""An independent cluster for planner tests: it runs plans on dicts and checks docs/semantics.md on the way."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ class Copy:
 
 
 class Cluster:
-    """Workers and a parameter server that do what plans say and refuse what must not happen."""
+    """Workers and a parameter server that follow plans and refuse forbidden ones."""
 
     def __init__(self, cache_rows: Sequence[int], *, several_tables: bool = False, direct: bool = False) -> None:
         self.cache_rows = cache_rows  # of each table
@@ -75,7 +75,7 @@ class Cluster:
         return Operations(*(np.array(counts, np.int64) for counts in (miss_pull, update_push, evict_push)))
 
     def flush(self, plans: Sequence[FlushPlan]) -> None:
-        """Pushes what is left; then the server alone must hold the single-process result."""
+        """Pushes all remaining rows; then the server alone must hold the single-process result."""
         for j, plan in enumerate(plans):
             self._push_rows(j, plan.rows)
             self._push_gradients(j, plan.gradients)

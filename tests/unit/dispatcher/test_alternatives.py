@@ -112,7 +112,7 @@ def test_het_is_what_its_plain_model_is(make_job, batches, bound):
 
 
 class _Order:
-    """In which order ids came: what ties are broken by."""
+    """The order in which ids came, which breaks ties."""
 
     def __init__(self, numbers):
         self._numbers = numbers

@@ -1,4 +1,4 @@
-"""Balanced workloads of whole jobs: where they start, what they follow, and what holds them back."""
+"""Balanced workloads of whole jobs: their start, the measurements that they follow, and their limits."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_the_same_stream_and_feedback_make_the_same_plans(job, make_batches):
 
 @pytest.mark.parametrize("mechanism", ["random", "esd", "joint"])
 def test_whatever_a_report_may_say_every_sample_is_assigned(job, make_batches, mechanism):
-    """The longest time is that of the most bytes over the slowest link that a report may name."""
+    """The longest possible time is the most bytes over the slowest link of a valid report."""
     rng = np.random.default_rng(7)
     planner = Planner(job(mechanism=mechanism, measured_links=True), UNEQUAL, [600] * 4)
     for batch in make_batches(25, samples=SAMPLES, fields=FIELDS, rows=3000, seed=9):

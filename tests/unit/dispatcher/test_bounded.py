@@ -39,7 +39,7 @@ class Copy:
 
 @dataclass
 class Cluster3:
-    """Follows plans as workers and the parameter server carry them out, and refuses what breaks a promise."""
+    """Follows plans as workers and the parameter server do, and refuses a plan that breaks a promise."""
 
     pull_bound: int
     push_bound: int
@@ -50,7 +50,7 @@ class Cluster3:
     flushed: bool = False
 
     def push(self, pushes):
-        """Makes one version of each row of what is pushed: (worker, gradients) each."""
+        """Makes one version of each pushed row: (worker, gradients) each."""
         of_rows = {}
         for worker, gradients in pushes:
             columns = gradients.rows.ids, gradients.rows.versions, gradients.contributors, gradients.steps
@@ -145,7 +145,7 @@ def bounded_job(make_job):
 
 
 def assert_early_moves_are_free(decision, previous):
-    """What moves while the iteration before trains is none of its rows."""
+    """Rows that move while the iteration before trains are none of its rows."""
     for plan in decision.plans:
         for moves in (plan.update_gradients.rows, plan.evict_gradients.rows, plan.pulls):
             assert not previous & set(moves.ids[: moves.early].tolist())

@@ -1,4 +1,4 @@
-"""Brute force is what the others are measured against, so it is checked against nothing but counting."""
+"""Brute force is the reference for the other mechanisms, so it is checked against nothing but counting."""
 
 import dataclasses
 import itertools

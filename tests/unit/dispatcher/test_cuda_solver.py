@@ -18,7 +18,7 @@ CAPACITIES = np.array([2, 2], np.int32)
 
 @pytest.fixture
 def no_device(monkeypatch):
-    """A machine without a driver, whatever this one has."""
+    """A machine without a driver, also if this one has a driver."""
 
     def fail():
         raise Unavailable("no CUDA device: no driver")
@@ -51,7 +51,7 @@ def test_bad_input_is_refused_without_a_device_too(name):
 
 
 class OnDevice:
-    """What a torch tensor on a device looks like to a solver."""
+    """A torch tensor on a device, as a solver sees it."""
 
     def __init__(self, rows):
         self.shape = (rows, 2)

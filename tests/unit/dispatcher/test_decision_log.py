@@ -1,4 +1,4 @@
-"""What is written to a decision log, and what a damaged one says."""
+"""The contents of a decision log, and the error of a damaged one."""
 
 import resource
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Budgets: what the clock decides is noted, and a decision that is made again does the same by no clock."""
+"""Budgets: decisions by the clock are recorded, and made again without a clock."""
 
 import math
 import time
@@ -26,7 +26,7 @@ ADAPTIVE = {
 
 @pytest.mark.parametrize("options", ADAPTIVE.values(), ids=ADAPTIVE)
 def test_decisions_under_a_budget_are_made_again_from_their_efforts(make_job, make_batches, options):
-    """Iterations are measured to leave no time at all, then about what decisions need, then plenty."""
+    """Iterations are measured to leave no time at all, then about the time of a decision, then plenty."""
     batches = make_batches(40, samples=48, fields=6, rows=150, seed=5)
     job = make_job(batch_size=48, fields=6, auto_budget=True, **options)
     planner, again = (Planner(job, BANDWIDTHS, CACHES) for _ in range(2))

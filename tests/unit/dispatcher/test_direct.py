@@ -1,4 +1,4 @@
-"""Rows that go straight to the only worker that needs them: which ones, past what, and that nothing else changes."""
+"""Rows that go straight to the only worker that needs them: the right ones, and without any other change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOMS = [40, 30, 50]
 def test_workers_that_do_what_plans_say_train_every_row(
     make_job, make_batches, make_cluster, mechanism, policy, longest
 ):
-    """The cluster checks that the rows that alone may go directly do, and comes to what one process trains."""
+    """The cluster checks that exactly the permitted rows go directly, and ends with the result of one process."""
     job = make_job(
         workers=3,
         batch_size=12,

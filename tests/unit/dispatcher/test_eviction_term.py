@@ -19,7 +19,7 @@ SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], n
 
 
 def test_risk_is_the_share_of_evictions_that_push(make_job, make_batches):
-    """A partial gradient counts as what it moves by a row: 64 bytes of 112."""
+    """A partial gradient counts by its size relative to a row: 64 bytes of 112."""
     adam = TableSpec("t", 8, OptimizerSpec(OptimizerKind.ADAM), seed=0, init_scale=0.1)
     job = replace(make_job(mechanism="esd"), tables=(adam,))
     planner, sizes = Planner(job, [1e6] * 4, [30] * 4), RowSizes(job.tables, job.features)
@@ -43,7 +43,7 @@ def test_risk_is_the_share_of_evictions_that_push(make_job, make_batches):
 
 
 def test_a_sample_stays_away_from_a_cache_that_it_would_overflow(make_job):
-    """Rows 1 and 2 are nobody's latest copy; worker 1 still has outdated ones, and worker 0 would have to evict."""
+    """Rows 1 and 2 have no latest copy; worker 1 still has outdated ones, and worker 0 would have to evict."""
     engine = Engine([4, 4, 4], "lru")
     for ids, workers in (([[1, 2], [1, 2]], [1, 2]), ([[1, 2], [8, 9]], [2, 0])):
         engine.prepare(np.array(ids, np.uint64))

@@ -171,7 +171,7 @@ def test_a_workers_time_is_what_it_moved_and_computed_not_what_it_waited():
 
 
 def test_a_checkpoint_takes_the_feedback_that_decisions_behind_it_use():
-    """Whether some of it was used meanwhile or not; what was measured of a link before it holds behind it."""
+    """The feedback belongs to the checkpoint, used or not, and so do earlier measurements of a link."""
 
     def reported(first, last):
         feedback = ReportedFeedback(1, window=3, first=first)

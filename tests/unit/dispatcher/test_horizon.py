@@ -1,4 +1,4 @@
-"""What looking at the batches to come is good for, and that they are all it needs."""
+"""The gain by looking at the next batches, and that no other batches are needed."""
 
 import numpy as np
 import pytest

@@ -24,7 +24,7 @@ SIZES = RowSizes([TableSpec("t", 8, OptimizerSpec(), seed=0, init_scale=0.1)], n
 
 
 def problems(engine, batches):
-    """Prepares batch after batch; whoever iterates commits."""
+    """Prepares batch after batch; the caller commits."""
     for t, batch in enumerate(batches):
         engine.prepare(batch.by_field)
         lookahead = tuple(batches[t + 1 : t + 2])

@@ -1,4 +1,4 @@
-"""Slots follow from the workers' names, whoever registers first; leases end when nothing is heard."""
+"""Slots follow from the workers' names, in any order of registration; leases end after a silence."""
 
 import asyncio
 import itertools

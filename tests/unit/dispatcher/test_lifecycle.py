@@ -1,4 +1,4 @@
-"""Everyone who waits on a job is woken by a change, and let go with the cause when there is nothing to wait for."""
+"""All that wait on a job are woken by a change, and released with the cause when there is nothing to wait for."""
 
 import asyncio
 from collections.abc import Callable

@@ -22,7 +22,7 @@ def test_a_plan_lives_until_it_is_confirmed() -> None:
 
 
 def test_plans_of_workers_that_do_not_train_are_not_kept() -> None:
-    """Nobody confirms them: in an epoch that lasts for weeks they would fill the memory."""
+    """No worker confirms them: in an epoch that lasts for weeks they would fill the memory."""
     log = PlanLog(WorkerSet.of([0, 2]), first=7)
     log.publish([plan(4), plan(0), plan(4)])
     assert (log.planned, log.get(2, 7).samples) == (8, 4)

@@ -193,7 +193,7 @@ def test_a_table_takes_rows_up_to_its_limit(make_job, make_batches):
 
 
 def test_a_full_table_forgets_the_rows_trained_longest_ago(make_job, make_batches):
-    """Whatever the cluster: each iteration forgets the same rows, as few as will do."""
+    """In every cluster each iteration forgets the same rows, as few as possible."""
     batches = make_batches(30, samples=16, fields=3, rows=300, seed=3)
     limit = 60
     last_use: dict[int, int] = {}

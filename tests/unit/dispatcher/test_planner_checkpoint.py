@@ -99,7 +99,7 @@ def test_what_was_learned_is_not_forgotten(options, cut):
 
 
 def turning_stream(count, turn):
-    """Before the turn the values of the last field are few, so that hash goes by it; then those of the first."""
+    """Before the turn the last field has few values, so that hash chooses it; after the turn the first field has."""
     stream = []
     for t in range(count):
         ids = samples(16, seed=t).by_field.copy()
@@ -124,7 +124,7 @@ FULL = {"max_rows": 30, "at_max_rows": RowLimitPolicy.FORGET}
 
 @pytest.mark.parametrize(("workers", "warm"), [(2, True), (4, False)])
 def test_a_full_table_goes_on_forgetting_the_same_rows(workers, warm):
-    """So are the decisions of joint where the caches are: what it has learned of forgotten rows is kept."""
+    """The decisions of joint stay the same where the caches do: its knowledge of forgotten rows is kept."""
     stream = batches(60)
     original = Planner(job_with(mechanism="joint", **FULL), BANDWIDTHS, CACHE_ROWS)
     for batch in stream[:30]:
@@ -147,13 +147,13 @@ def test_a_full_table_goes_on_forgetting_the_same_rows(workers, warm):
 
 
 def versions_of(plans):
-    """What the plans of an iteration train, and at which versions."""
+    """The rows that the plans of an iteration train, with their versions."""
     columns = (np.concatenate([getattr(plan, name) for plan in plans]) for name in ("unique_ids", "unique_versions"))
     return dict(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def test_a_reload_is_what_the_plans_build_on():
-    """Caches that hold what the reloads say, and nothing else, find each row where the next plans expect it."""
+    """Caches with exactly the rows of the reloads have each row where the next plans expect it."""
     stream = batches(30)
     original = planner()
     for batch in stream[:20]:

@@ -1,4 +1,4 @@
-"""The streaming AUC equals the exact one on binned scores; loss does not depend on who reports first."""
+"""The streaming AUC equals the exact one on binned scores; loss does not depend on the order of reports."""
 
 import io
 import itertools

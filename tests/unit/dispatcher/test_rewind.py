@@ -51,7 +51,7 @@ class Running:
         reports.take_in(self.job, self.job.caller(lease), report)
 
     def checkpoint(self) -> Manifest:
-        """What a checkpoint would keep of the job now."""
+        """The parts of the job that a checkpoint would keep now."""
         job = self.job
         return Manifest(
             {},

@@ -1,4 +1,4 @@
-"""Rows of unequal size (ESD §8.2): what a planner decides and charges when tables differ in dimension or optimizer."""
+"""Rows of unequal size (ESD §8.2): a planner's decisions and costs when tables differ in dimension or optimizer."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def test_with_one_table_a_row_is_the_unit():
 
 @pytest.mark.parametrize("mechanism", ["esd", "joint"])
 def test_tables_of_one_dimension_are_as_one(make_job, make_batches, mechanism):
-    """Only the slots differ, where caches hold everything: those of a table are not given to another one's rows."""
+    """Only the slots differ where caches have room for all rows: a slot of one table never gets a row of another."""
     job = make_job(mechanism=mechanism)
     one = Planner(job, BANDWIDTHS, [300] * 4)
     three = Planner(with_tables(job, (replace(job.table, name=name) for name in "abc")), BANDWIDTHS, [300] * 4)
@@ -77,7 +77,7 @@ def test_tables_of_one_dimension_are_as_one(make_job, make_batches, mechanism):
     [(OptimizerKind.SGD, (64, 256)), (OptimizerKind.ROWWISE_ADAGRAD, (68, 260)), (OptimizerKind.ADAM, (192, 768))],
 )
 def test_every_row_and_gradient_is_charged_by_its_own_bytes(make_job, kind, rows):
-    """The rows of the first field have 16 values of 4 bytes; those of the second have 64."""
+    """The rows of the first field have 16 values of 4 bytes; rows of the second have 64."""
     rng = np.random.default_rng(3)
     trace = rng.integers(0, 100, (800, 2)).astype(np.uint64)
     job = with_tables(make_job(mechanism="esd", fields=2, batch_size=40), tables((16, 64), kind))
@@ -122,7 +122,7 @@ def test_knowing_the_sizes_saves_bytes(make_job, mechanism):
 @pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "brute-force"])
 @pytest.mark.parametrize("policy", ["emark", "emark-size"])
 def test_every_mechanism_keeps_the_caches_within_their_bytes(make_job, make_batches, make_cluster, mechanism, policy):
-    """The independent cluster refuses what must not happen; here caches have the room of 120 rows of 4 values."""
+    """The independent cluster refuses forbidden plans; here caches have the room of 120 rows of 4 values."""
     job = make_job(mechanism=mechanism, policy=policy, eviction_term=mechanism == "esd")
     planner = Planner(with_tables(job, tables((4, 8, 16))), BANDWIDTHS, [120] * 4)
     cluster = make_cluster([120] * 4, several_tables=True)

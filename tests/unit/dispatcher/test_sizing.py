@@ -87,7 +87,7 @@ def test_one_worker_that_caches_everything_moves_nothing():
 
 
 def test_a_row_that_all_samples_have_is_pulled_and_pushed_by_all():
-    """Each of four workers pulls it and pushes a partial gradient, whatever the cache."""
+    """Each of four workers pulls it and pushes a partial gradient, with any cache."""
     traffic = expected_traffic(np.array([1.0]), 8, 4, 1)
     assert (traffic.pulls[0], traffic.row_pushes[0], traffic.gradient_pushes[0]) == (1, 0, 1)
     assert traffic.bytes_by_row(100, 60).tolist() == [160]

@@ -12,7 +12,7 @@ BANDWIDTHS, CACHES = [4e6, 4e6, 1e6, 1e6], [60] * 4
 
 @pytest.fixture
 def no_device(monkeypatch):
-    """A machine without a CUDA device, whatever this one has."""
+    """A machine without a CUDA device, also if this one has a device."""
 
     def fail():
         raise Unavailable("no CUDA device: no driver")

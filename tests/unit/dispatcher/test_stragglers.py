@@ -1,4 +1,4 @@
-"""Who is late depends on what is usual, and on what the others are doing."""
+"""A worker is late by comparison with the usual time, and with the progress of the others."""
 
 import pytest
 

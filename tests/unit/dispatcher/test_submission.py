@@ -92,7 +92,7 @@ async def test_a_malformed_batch_is_refused_before_it_is_logged(stream: Stream) 
 
 
 async def test_a_label_that_the_loss_does_not_take_is_refused_before_it_is_logged(stream: Stream) -> None:
-    """Whoever submits may leave the sample out, and goes on."""
+    """The client may leave the sample out and continue."""
     await stream.submission.take_in(message(0, 3))
     wrong = message(3, 3)
     wrong.labels = np.array([0, 1, 1.5], np.float32).tobytes()
@@ -124,7 +124,7 @@ async def test_samples_that_cannot_be_logged_fail_the_job_and_are_not_taken_in(s
 
 
 async def test_samples_that_are_on_their_way_to_the_log_when_the_job_ends_are_answered(stream: Stream) -> None:
-    """A handler that is cancelled answers nothing, and whoever submits would wait for ever."""
+    """A cancelled handler answers nothing, and the client would wait for ever."""
     stream.log.append_samples = lambda *_: asyncio.Event().wait()  # type: ignore[method-assign,assignment]
     submitting = asyncio.create_task(stream.submission.take_in(message(0, 5)))
     await asyncio.sleep(0)

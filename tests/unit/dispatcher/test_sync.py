@@ -100,7 +100,7 @@ def late_pushes(decision):
 
 
 def test_idle_links_push_what_nobody_needs_yet(make_job, make_batches):
-    """The same pulls as on demand, and no push comes later; what waits for its iteration is what was just trained."""
+    """Pulls are the same as on demand, and no push comes later; only the rows just trained wait for their iteration."""
     batches = make_batches(40, samples=12, fields=3, rows=60, seed=3)
     planners = [
         Planner(make_job(workers=3, batch_size=12, mechanism="random", sync=sync), BANDWIDTHS, [60] * 3)
@@ -152,7 +152,7 @@ def replicating(make_job, **changes):
 
 
 def test_a_replicated_row_moves_when_it_joins_and_when_it_leaves_and_never_in_between(make_job, make_batches):
-    """All plans train the same ones, one of them as its owner; every worker has the latest of each."""
+    """All plans train the same rows, a single one as their owner; every worker has the latest of each."""
     planner = Planner(replicating(make_job), BANDWIDTHS, [70] * 3)
     members, pushed_then, moved_within = set(), 0, 0
     for batch in make_batches(140, samples=12, fields=3, rows=90, seed=3):

@@ -1,4 +1,4 @@
-"""Traces worked by hand: what the papers describe in words, and cases of eviction and split rows."""
+"""Traces worked by hand: examples that the papers describe in words, and cases of eviction and split rows."""
 
 import dataclasses
 
@@ -116,7 +116,7 @@ def test_partial_gradient_is_pushed_when_evicted(make_job):
 
 
 def test_esd_sends_a_sample_to_the_cheaper_link(make_job):
-    """Nobody has the rows yet: two samples, one fast place each; the larger sample takes the faster link."""
+    """No worker has the rows yet: two samples, one fast place each; the larger sample takes the faster link."""
     samples = trace([[1, 1], [2, 3]])
     planner = planner_for(make_job, samples, [SLOW, FAST], [4, 4], "esd")
     decision = planner.plan(next(trace_batches(samples, 2)))

@@ -82,7 +82,7 @@ def test_a_refinement_brings_one_batch_nearer_to_even_times():
 
 
 def test_links_that_are_all_faster_than_thought_leave_workloads_alone():
-    """Times are negative then: what operations were to take, less what they took."""
+    """Times are negative then: the expected time of operations less the measured one."""
     balance = balance_of(4, 256)
     assert balance.refine(balance.current(), np.array([-1, -2, -0.5, -1.0]), balance.most).tolist() == [64] * 4
 

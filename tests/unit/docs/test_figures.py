@@ -1,4 +1,4 @@
-"""The figures of README and docs are what their commands give: all stand where the list says, and some are measured."""
+"""The figures of README and docs are the results of their commands: all have their entry, and some are measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEASURED = ("dispatcher", "esd", "native", "services")  # what the simulator is 
 
 
 def cheap_ones() -> list[Figure]:
-    """What the simulator gives in seconds."""
+    """The figures that the simulator computes in seconds."""
     return [each for each in FIGURES if each.exact and each.command.startswith("esd simulate") and each is not ALWAYS]
 
 
@@ -46,7 +46,7 @@ def test_every_table_of_results_is_in_the_list(page: str) -> None:
 
 
 def by_the_code() -> Figure:
-    """One of them: another one whenever the code changes, and for the same code always the same."""
+    """One of the figures, chosen by the contents of the code."""
     code = (path for folder in MEASURED for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".h", ".cpp"))
     contents = b"".join(path.read_bytes() for path in sorted(code))
     return random.Random(hashlib.sha256(contents).digest()).choice(cheap_ones())

@@ -52,7 +52,7 @@ def sources() -> Iterator[Path]:
 
 
 def identifiers(path: Path) -> set[str]:
-    """The names in a file, its own among them, without what stands in comments and texts."""
+    """The names in a file and its own name, without comments and texts."""
     text = path.read_text()
     if path.suffix in PYTHON:
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)

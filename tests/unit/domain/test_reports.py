@@ -1,4 +1,4 @@
-"""Registrations and reports refuse what could not be true, and counts add up field by field."""
+"""Registrations and reports refuse impossible values, and counts add up field by field."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Schedules of learning rates: the factors of torch's schedulers, and what is refused."""
+"""Schedules of learning rates: the factors of torch's schedulers, and the schedules that are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ITERATIONS = 400
 
 
 def torch_factors(make) -> list[float]:
-    """What a scheduler of torch makes of a rate of 1, iteration by iteration."""
+    """The rates of a torch scheduler that starts at 1, iteration by iteration."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     scheduler = make(optimizer)
     factors = []

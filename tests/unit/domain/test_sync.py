@@ -1,4 +1,4 @@
-"""What `--sync` accepts."""
+"""The values that `--sync` accepts."""
 
 import pytest
 

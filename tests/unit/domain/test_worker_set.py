@@ -1,4 +1,4 @@
-"""A set of workers is a set of slots, and its mask is what goes over the wire."""
+"""A set of workers is a set of slots, and its mask goes over the wire."""
 
 from hypothesis import given
 from hypothesis import strategies as st

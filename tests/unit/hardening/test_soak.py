@@ -1,4 +1,4 @@
-"""What the soak run calls steady."""
+"""The growth that the soak run calls steady."""
 
 import os
 

@@ -25,7 +25,7 @@ PERIOD = 32  # iterations from one choice of replicated rows to the next
 
 @dataclass
 class Row:
-    """What is known about one embedding row."""
+    """The state of one embedding row."""
 
     kind: str = "clean"  # clean | owned | split | settled (a split row after a flush)
     workers: set[int] = field(default_factory=set)  # holders | owner | who has not pushed | whose copies are outdated
@@ -202,7 +202,7 @@ class ReferenceEngine:
                         row.kind = "settled" if row.workers else "clean"
 
     def _await_push(self, batch: set[int]) -> None:
-        """What the last iteration but one has trained, and the last one has not, waits from now on."""
+        """Rows that the last iteration but one has trained, and the last one has not, wait from now on."""
         last = self.iteration - 1
         for x in self.trained:
             row = self.rows[x]
@@ -253,7 +253,7 @@ class ReferenceEngine:
         return plans
 
     def _push(self, trainers: dict[int, set[int]], plans: list[dict], early: set[int], limits: list[int]) -> None:
-        """What is owed of the last iteration, what leaves ahead of its need, and what the batch needs, by id."""
+        """The pushes of the last iteration, the pushes ahead, and the pushes for the batch, by id."""
         for plan, owed in zip(plans, self.owed, strict=True):
             plan["update_rows"] += [each for each in owed["rows"] if each[1] not in plan["forgotten"]]
             plan["update_gradients"] += [each for each in owed["gradients"] if each[1] not in plan["forgotten"]]
@@ -318,7 +318,7 @@ class ReferenceEngine:
         return x in self.replicated and last_use is not None and last_use >= self.flushed
 
     def _forget(self, batch: set[int], early: set[int]) -> tuple[list[int], list[list[tuple]], list[dict]]:
-        """Rows that leave the table, what each worker discards, and its slots, by table, in use until now - 1 ends."""
+        """The rows that leave the table, and by worker the discarded copies and the slots in use until now - 1 ends."""
         discards: list[list[tuple]] = [[] for _ in range(self.n)]
         late_slots: list[dict[int, list[int]]] = [defaultdict(list) for _ in range(self.n)]
         trained = {x for x, row in self.rows.items() if row.version} if self.max_rows else set()
@@ -351,7 +351,7 @@ class ReferenceEngine:
             self.hot.add(x)
 
     def _push_updates(self, x: int, trainers: set[int], plans: list[dict], early: set[int]) -> None:
-        """Operation 1: whatever somebody else needs of the row goes to the parameter server."""
+        """Operation 1: the parts of the row that another worker needs go to the parameter server."""
         row = self.rows[x]
         outdated = set() if row.kind == "settled" else row.workers - trainers
         if row.kind == "owned" and trainers - row.workers:
@@ -449,7 +449,7 @@ class ReferenceEngine:
         return [{"iteration": self.iteration, **plan} for plan in plans]
 
     def _push_all(self) -> list[dict]:
-        """What every worker has that the parameter server lacks; all rows are clean, or settled, afterwards."""
+        """All copies and gradients that the parameter server lacks; all rows are clean, or settled, afterwards."""
         early = {x for x, row in self.rows.items() if self.iteration == 0 or row.last_use != self.iteration - 1}
         plans: list[dict] = [{"rows": [], "gradients": []} for _ in range(self.n)]
         for x in sorted(self.rows):

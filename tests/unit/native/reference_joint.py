@@ -1,7 +1,7 @@
-"""The objective of joint dispatch in plain Python: what `Engine.joint` minimises and reports.
+"""The objective of joint dispatch in plain Python, which `Engine.joint` minimises and reports.
 
-For every row, and the set of workers that would train it: pulls, the owner's push, and the partial gradients that a
-split row is expected to owe.
+It sums, for every row and the set of workers that would train it, the pulls, the owner's push, and the expected partial
+gradients of a split row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STEP = 1 / 64  # expected costs are rounded to it, as long as link costs are sma
 
 
 def reuse_probability(rows: Iterable[Row], trainings: int) -> float:
-    """How likely a row that has been trained so often is trained again: what happened to those before it."""
+    """The probability that a row trained this often is trained again, from the history of earlier rows."""
     versions = [row.version for row in rows]
     if trainings < CLASSES - 1:
         uses = sum(version >= trainings for version in versions)
@@ -33,7 +33,7 @@ def objective(
     link_costs: Sequence[int],
     next_trainers: Mapping[int, set[int]] | None = None,
 ) -> float:
-    """The cost of the first samples of the prepared batch under an assignment; who trains a row next, where known."""
+    """The cost of the prepared batch's first samples under an assignment, with the next trainers of rows if known."""
     known = next_trainers or {}
     trainers = trainers_of(engine.batch[: len(assignment)], assignment)
     return sum(row_cost(engine, x, workers, link_costs, known.get(x)) for x, workers in trainers.items())
@@ -67,7 +67,7 @@ def row_cost(
 def next_cost(
     engine: ReferenceEngine, x: int, trainers: set[int], next_trainers: set[int], link_costs: Sequence[int]
 ) -> float:
-    """Operations of the row's next training, less the pulls of a row that nobody has."""
+    """Operations of the row's next training, without pulls of a row that no worker has."""
     if len(trainers) > 1:
         return sum(partial_cost(engine, x, link_costs[j], 1.0) for j in trainers)
     (owner,) = trainers
@@ -78,11 +78,11 @@ def next_cost(
 
 
 def pull_cost(engine: ReferenceEngine, x: int, trainers: set[int], link_cost: int, *, fresh: bool) -> float:
-    """What a pull of a row of size 1 costs: of its values alone if others train it, too, or nobody has before."""
+    """The cost of a pull of a row of size 1: of its values alone if other workers train it, too, or if it is new."""
     share = engine.value_share(x) if len(trainers) > 1 or fresh else 1.0
     return math.floor(share * link_cost / STEP + 0.5) * STEP
 
 
 def partial_cost(engine: ReferenceEngine, x: int, link_cost: int, reused: float) -> float:
-    """What a worker with this link cost is expected to owe for its partial gradient of a split row of size 1."""
+    """The expected cost of a worker's partial gradient of a split row of size 1, for a worker with this link cost."""
     return math.floor(reused * engine.gradient_share(x) * link_cost / STEP + 0.5) * STEP

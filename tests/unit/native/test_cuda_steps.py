@@ -1,4 +1,4 @@
-"""The CUDA kernels' steps on the CPU: what the contract of all solvers (tests/contract) does not say."""
+"""The CUDA kernels' steps on the CPU, beyond the contract of all solvers (tests/contract)."""
 
 from __future__ import annotations
 

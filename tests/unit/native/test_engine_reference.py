@@ -89,7 +89,7 @@ def overflowing(
     limit: int = 0,
     **options: bool,
 ) -> tuple[ReferenceEngine, Callable[[], Engine]]:
-    """A reference whose caches hold the rows of so many lookups and hardly more, and what makes engines like it."""
+    """A reference whose caches barely hold the rows of this many lookups, and a function that makes such engines."""
     floor = lookups * max(sizes, default=1)
     capacities = [floor + rng.choice((0, 10, 60)) for _ in range(workers)]
     return (
@@ -329,7 +329,7 @@ def test_equals_reference_when_rows_are_pushed_ahead(workers: int, policy: str, 
 
 
 def test_what_is_read_first_is_pushed_first() -> None:
-    """Six rows wait at one worker, of which later iterations read three; that one of them does is told late."""
+    """Six rows wait at one worker, of which later iterations read three; a single read is announced late."""
     engine = Engine([9], "lru", sync=Proactive())
 
     def pushed(*trained: int, limit: int) -> list[int]:
@@ -453,7 +453,7 @@ def assert_replicated_rows_equal_reference(policy: str, workers: int) -> None:
 
 
 def test_a_snapshot_of_replicated_rows_serves_other_workers() -> None:
-    """Whoever replicates then, or not at all, finds clean rows, and loses none that is hot."""
+    """Workers that then replicate other rows, or none, find clean rows, and lose no hot row."""
     batches = random_stream(random.Random(5), 60, 20, 3, 80)
     assignment = np.arange(20, dtype=np.int32) % 3
 

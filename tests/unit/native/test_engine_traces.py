@@ -69,7 +69,7 @@ def test_a_row_goes_straight_to_its_only_reader() -> None:
 
 
 def test_split_row() -> None:
-    """Two workers train row 7: each holds a partial gradient, and both push when anybody needs the row."""
+    """Two workers train row 7: each holds a partial gradient, and both push when a worker needs the row."""
     engine = Engine([4, 4, 4], "emark")
     train(engine, [[7]], [[7]], [[1]])
     train(engine, [[2]], [[3]], [[1]])
@@ -150,7 +150,7 @@ def test_emark_prefers_the_older_mark_to_the_lower_frequency() -> None:
 
 
 def test_early_pulls_stay_off_the_previous_iterations_slots() -> None:
-    """Row 3 is new, but its slot is that of a row which the previous iteration trains: it has to wait."""
+    """Row 3 is new, but its slot holds a row which the previous iteration trains, so it has to wait."""
     engine = Engine([2], "lru")
     train(engine, [[1], [2]])
     engine.prepare(np.array([[2], [3]], dtype=np.uint64))

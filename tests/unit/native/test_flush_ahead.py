@@ -1,4 +1,4 @@
-"""Rows pushed before anybody needs them, held to FRUGAL §3.3: its trace, its gate, and the order of its queue."""
+"""Rows pushed before they are needed, held to FRUGAL §3.3: its trace, its gate, and the order of its queue."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def pushes_of(plan: PlanColumns) -> list[int]:
 def test_frugal_figure_6(room: int) -> None:
     """L = 2: steps 0, 1, 2 read k2 k3 k1, then k2, then k1, the latter two on the other worker.
 
-    A step begins when what it reads is flushed, so k2 leaves before step 1 and k1 before step 2. Nobody reads k3 any
-    more: on a busy link it waits until the end, and on one with room for a row it leaves behind k1, which is read.
+    A step begins when the rows that it reads are flushed, so k2 leaves before step 1 and k1 before step 2. No step
+    reads k3 any more: on a busy link it waits until the end, and on a link with room for a row it leaves after k1,
+    which is read.
     """
     k1, k2, k3 = 1, 2, 3
     engine = Engine([8, 8], "lru", sync=Proactive())
@@ -50,7 +51,7 @@ def test_frugal_figure_6(room: int) -> None:
 
 
 class GEntries:
-    """What FRUGAL keeps of every row: the iterations that will read it, and who has trained it and not pushed it."""
+    """FRUGAL's entries of a row: the iterations that will read it, and the workers with an unpushed update."""
 
     def __init__(self, workers: int) -> None:
         self.reads: defaultdict[int, set[int]] = defaultdict(set)
@@ -61,7 +62,7 @@ class GEntries:
         return min((s for s in self.reads[x] if s > now), default=NEVER)
 
     def candidates(self, worker: int, batch: set[int], now: int) -> set[int]:
-        """What the worker may push ahead: what waits, is not needed now and is not in training meanwhile."""
+        """The rows that the worker may push ahead: they wait, are not needed now and are not in training meanwhile."""
         return {x for x, trained in self.writes[worker].items() if x not in batch and trained < now - 1}
 
 

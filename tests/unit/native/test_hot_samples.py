@@ -1,4 +1,4 @@
-"""Hot samples, told before they are dispatched, against a plain reference and against what the engine replicates."""
+"""Hot samples, marked before dispatch, against a plain reference and against the engine's replicated rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = [2, 1]  # of the rows of two tables
 
 
 class Reference:
-    """What replicated rows are, as docs/semantics.md says it."""
+    """Replicated rows as docs/semantics.md defines them."""
 
     def __init__(self, room: int, seed: int) -> None:
         x = seed  # splitmix64's finaliser
@@ -50,7 +50,7 @@ class Reference:
 
 
 def stream(rng: np.random.Generator, iterations: int) -> list[np.ndarray]:
-    """Batches of 8 samples of 3 fields of two tables; what is popular drifts."""
+    """Batches of 8 samples of 3 fields of two tables; the popular values drift."""
     batches = []
     for t in range(iterations):
         values = (30 * rng.random((8, 3)) ** 3).astype(np.uint64) + np.uint64(t // 64)

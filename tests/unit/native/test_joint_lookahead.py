@@ -12,7 +12,7 @@ from tests.unit.native.test_joint_search import LINKS, draw_capacities, int32, w
 
 
 def next_trainers(window, assignment, samples, lookahead):
-    """Of every row, who trains it in the first batch of the lookahead that uses it."""
+    """For every row, the workers that train it in the first batch of the lookahead that uses it."""
     known = {}
     for size in lookahead:
         batch = slice(samples, samples + size)

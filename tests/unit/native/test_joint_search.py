@@ -1,4 +1,4 @@
-"""Joint dispatch against its objective in plain Python, brute force and what it promises."""
+"""Joint dispatch against its objective in plain Python, brute force and its promises."""
 
 import copy
 import itertools

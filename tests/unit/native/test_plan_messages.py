@@ -1,4 +1,4 @@
-"""What the engine encodes is what the plain Python encoder does, byte for byte; columns take their fewest bits."""
+"""The engine encodes as the plain Python encoder does, byte for byte; columns take their fewest bits."""
 
 from __future__ import annotations
 

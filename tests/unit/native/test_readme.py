@@ -1,4 +1,4 @@
-"""The page on the native kernels names every folder, only files that exist, and the order of what includes what."""
+"""The page on the native kernels names every folder, only files that exist, and the right order of includes."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def test_includes_point_up_in_the_table_of_rooms() -> None:
 
 
 def _room(file: str) -> str:
-    """The room of a file; what lies in no room is the engine's own."""
+    """The room of a file; a file in no room is the engine's own."""
     room = re.match(r"engine/(?:\w+/)+", file)
     return room[0] if room else "engine/engine.h"

@@ -62,7 +62,7 @@ def message_of(said: Sequence[IterationReport]) -> bytes:
 
 
 def by_protobuf(data: bytes) -> list[IterationReport] | None:
-    """What a message says that holds reports of iterations and nothing else; None if it is another, or refused."""
+    """The reports of a message that holds reports of iterations alone; None for another message, or a refused one."""
     try:
         message = parse(pb.AttendRequest, data)
         found = [decode_iteration_report(report) for report in message.iterations]

@@ -172,7 +172,7 @@ def test_a_frame_does_what_its_parts_do_one_by_one(kind: OptimizerKind) -> None:
 
 
 def expect_everything(waiting: WaitingRows, announced: list[tuple[int, int]]) -> list[int]:
-    """Lets somebody wait for each announced row, and for one version more; the tickets of those who are served."""
+    """Waits for each announced row, and for one version more; returns the tickets that are served."""
     tickets = []
     for row, version in set(announced):
         for more in (0, 1):
@@ -184,7 +184,7 @@ def expect_everything(waiting: WaitingRows, announced: list[tuple[int, int]]) ->
 
 
 def check_answer(reference: Reference, table: Table, request: ps_pb2.ExchangeRequest, applied: Any) -> bool:
-    """Compares what a frame is answered; whether one of its pulls is stale."""
+    """Compares the answer to a frame; returns whether one of its pulls is stale."""
     spec, pulls = table.spec, len(pulls_of(request)[0])
     messages = [applied.answer]
     while applied.pulls is not None and applied.pulls.due and applied.pulls.stale is None:

@@ -18,7 +18,7 @@ SHOWN = 40
 
 
 class Mistake(Exception):
-    """column (1.., 0 for the line), what was expected, what was found (None: the end of the line)."""
+    """The column (1.., 0 for the line), the expected text, and the text found (None at the end of the line)."""
 
 
 def split_line(line, delimiter, quoted, columns):

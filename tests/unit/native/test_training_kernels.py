@@ -37,7 +37,7 @@ def step():
 
 
 def trained(optimizer, plan, cache, gradients, sums=None):
-    """The cache after a step: that of one worker, or with the sums of all workers' gradients of replicated rows."""
+    """The cache after a step: of one worker, or with the sums of all workers' gradients of replicated rows."""
     rows = RowCache(*cache.shape, torch.device("cpu"))
     rows.rows.copy_(torch.from_numpy(cache))
     (used,) = plan.rows_by_table(1)
@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_refused_before_anything_changes(step, changes, mes
 
 @pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
 def test_every_row_takes_a_step_where_gradients_are_gathered(step, kind):
-    """Whoever else trains a row; and what was gathered before is added to, here and in steps of torch."""
+    """Every row takes a step, with any other trainers; earlier gradients are added to, here and in steps of torch."""
     optimizer = OptimizerSpec(kind, learning_rate=9.0)  # the job's; the iteration's counts
     plan, cache, gradients = step(optimizer)
     rows = RowCache(*cache.shape, torch.device("cpu"), gathers=DIMENSION)

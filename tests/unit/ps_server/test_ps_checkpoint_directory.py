@@ -236,7 +236,7 @@ def test_older_checkpoints_stay_and_can_be_gone_back_to(server, died):
 
 
 def test_a_checkpoint_after_one_that_could_not_be_saved_is_whole(server):
-    """What changed between the two is in neither file of changes."""
+    """Changes between the two are in neither file of changes."""
     server.train(200)
     server.checkpoint(10)
     server.train(100)

@@ -1,4 +1,4 @@
-"""A checkpoint directory whose disk is full, read-only or broken, or that somebody has meddled with."""
+"""A checkpoint directory whose disk is full, read-only or broken, or whose files another program has changed."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_damaged_specification_is_named(store, tmp_path, content):
 
 
 def test_a_removed_directory_is_noticed_and_the_next_checkpoint_is_whole(tmp_path, rng, caplog):
-    """What was in it is gone; what comes after it can be gone back to."""
+    """Its checkpoints are gone; later ones can be restored."""
     directory = tmp_path / "kept"
     store = open_url(directory)
     tables = Tables(store, Shard())

@@ -280,7 +280,7 @@ def test_a_damaged_record_is_refused(damage):
 
 
 def test_a_record_of_an_earlier_version_is_read():
-    """One that notes neither to what its epoch has gone back nor whose it is."""
+    """An old record has neither the checkpoint to which its epoch returned nor its dispatcher."""
     data = (
         b'{"record": {"epoch": 3, "cuts": [{"iteration": 10, "rows": 5, "trainings": 7}], "committed": [{'
         b'"iteration": 10, "manifest": "bQ=="}], "arriving": 0, "arrived": 0, "outdated_cuts": [], "finis'

@@ -1,4 +1,4 @@
-"""What no honest peer asks for: epochs out of reach, parts of checkpoints that nobody makes, tables without end."""
+"""Requests of no honest peer: epochs out of reach, parts of checkpoints that are never made, tables without end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a parameter server looks after its store: whatever that answers, it is asked again."""
+"""A parameter server watches its store: after every answer it asks again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Store:
 
 
 class Server:
-    """Notes what it is to say of itself."""
+    """Records the reports that it should make about itself."""
 
     def __init__(self) -> None:
         self.said: list[bool] = []

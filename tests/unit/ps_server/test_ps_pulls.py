@@ -40,7 +40,7 @@ def threads():
 
 
 class Puller:
-    """The pulls of a frame, and whoever takes their answers."""
+    """The pulls of a frame, and the consumer of their answers."""
 
     def __init__(self, table, threads, ids=IDS, wanted=ONES, seconds=60, epoch=0):
         self.table = table

@@ -1,4 +1,4 @@
-"""The sample log joins without gaps, whatever is repeated and wherever the store breaks off."""
+"""The sample log joins without gaps, after any repetition and any failure of the store."""
 
 import pytest
 

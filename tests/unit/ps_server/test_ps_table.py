@@ -97,7 +97,7 @@ def test_gradients_are_summed_in_worker_order_and_applied_once(order):
 
 @pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
 def test_a_split_row_is_trained_at_the_rate_that_its_gradients_bring(kind):
-    """Each step has a rate of its own, and the one of the table's specification counts for nothing."""
+    """Each step has its own rate, and the rate of the table's specification counts for nothing."""
     spec = TableSpec("t", 4, OptimizerSpec(kind, 9.0), seed=3, init_scale=0.5)
     table = make_table(spec)
     expected = table.read(np.array([8], np.uint64)).rows

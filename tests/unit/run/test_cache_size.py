@@ -1,4 +1,4 @@
-"""How many rows a worker caches if nobody says so."""
+"""The default number of rows that a worker caches."""
 
 from dataclasses import replace
 from pathlib import Path

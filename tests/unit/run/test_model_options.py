@@ -1,4 +1,4 @@
-"""What --hidden and --loss may say."""
+"""The values that --hidden and --loss accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thread with a call that never returns keeps nobody; one whose call returns is not torn away from it."""
+"""A thread with a call that never returns does not delay an exit; a call that returns is not interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every call of every service has its roles, in one table; names of certificates and tokens say who has which."""
+"""Every call of every service has its roles, in one table; names of certificates and tokens map to roles."""
 
 from __future__ import annotations
 

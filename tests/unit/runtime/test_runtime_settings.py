@@ -1,4 +1,4 @@
-"""Settings: where values come from, and what a user reads when they are wrong."""
+"""Settings: the sources of values, and the messages about wrong ones."""
 
 import os
 from pathlib import Path

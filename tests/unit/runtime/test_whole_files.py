@@ -1,4 +1,4 @@
-"""A file is there whole or as it was, whatever ends its writing."""
+"""A file is whole or as it was before, however its writing ends."""
 
 from __future__ import annotations
 

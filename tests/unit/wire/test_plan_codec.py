@@ -156,7 +156,7 @@ def assert_same(before: Any, after: Any, path: str) -> None:
 
 @given(MESSAGES)
 def test_round_trip(message: PlanMessage) -> None:
-    """Natively, as workers read plans, and by protobuf, which says what is wrong with those that are unusual."""
+    """Workers read plans natively; protobuf reads unusual ones and names their errors."""
     wire = message_of(message)
     (read,) = decode_response(wire).messages
     (decoded,) = decode_plan_messages(dispatcher_pb2.AttendResponse.FromString(wire))

@@ -77,7 +77,7 @@ def test_failure_report_round_trip() -> None:
 
 
 def test_the_cause_of_a_failure_is_cut_by_both_ends() -> None:
-    """It is kept with the job's recoveries and told to everybody."""
+    """The cause is kept with the job's recoveries and sent to all workers."""
     long = FailureReport("x" * 10_000, 5)
     assert len(encode_failure_report(long).cause) == 1000
     assert decode_failure_report(pb.FailureReport(cause=long.cause)).cause == "x" * 1000
@@ -114,6 +114,6 @@ def test_malformed_report_is_refused(message: pb.IterationReport, text: str) -> 
 
 
 def test_totals_that_are_beyond_what_a_count_can_hold_are_told_as_the_most() -> None:
-    """Those of a worker that says with every iteration that it has moved as much as it may say."""
+    """Such totals come from a worker that reports with every iteration the most that it may report."""
     total = sum((TransferCounts(bytes_pushed=2**48) for _ in range(2)), TransferCounts(bytes_pushed=2**64 - 2**48))
     assert decode_transfers(encode_transfers(total)).bytes_pushed == 2**64 - 1

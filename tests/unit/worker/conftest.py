@@ -20,7 +20,7 @@ GradientRow = tuple[int, int, int, int]  # id, slot, version, contributors
 
 @pytest.fixture(autouse=True)
 def same_draws() -> None:
-    """What a test draws from torch does not depend on the tests before it."""
+    """A test's draws from torch do not depend on the tests before it."""
     torch.manual_seed(0)
 
 

@@ -13,7 +13,7 @@ from esd.services.domain.plans import FlushPlan, GradientTransfers, IterationPla
 
 
 class SlotState(IntEnum):
-    """Says what a cache slot holds."""
+    """The content of a cache slot."""
 
     EMPTY = 0
     CLEAN = 1  # a row that the parameter server has too; others may have outdated it since
@@ -82,7 +82,7 @@ class ReferenceCacheBook:
         self._next_iteration += 1
 
     def enter_reload(self, reload: Reload) -> None:
-        """Enters what an empty cache gets at the beginning of an epoch.
+        """Enters the reload of an empty cache at the beginning of an epoch.
 
         Raises:
             FailedPrecondition: the reload does not fit the cache; the book is unchanged.

@@ -1,4 +1,4 @@
-"""Buffers that change: what the rules take, what they refuse, and what becomes of them in an iteration."""
+"""Buffers that change: the rules, the refusals, and the values after an iteration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from esd.worker.training.shared_buffers import SharedBuffers
 
 
 class Buffered(Model):
-    """Sums what it sees and counts its steps; each test has another way to change its buffers."""
+    """Sums its inputs and counts its steps; each test has another way to change its buffers."""
 
     change = None
 

@@ -1,4 +1,4 @@
-"""The native cache book agrees with the one in plain numpy: on what it takes, on what it refuses, and in its words."""
+"""The native cache book agrees with the one in plain numpy: on accepted plans, on refused ones, and in its words."""
 
 from __future__ import annotations
 

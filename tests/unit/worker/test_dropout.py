@@ -1,4 +1,4 @@
-"""What dropout drops is a function of seed, iteration and sample, whoever trains it."""
+"""The values that dropout drops are a function of seed, iteration and sample, on every worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dense gradients are summed in buckets: the same ones in the same order on every worker, whatever it trains."""
+"""The dense gradients are summed in buckets: the same ones in the same order on every worker, with any samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def small_buckets(monkeypatch):
 
 
 class Layers(nn.Module):
-    """Three layers of 6 x 6 + 6 values, of which the last uses what `unused` leaves of them."""
+    """Three layers of 6 x 6 + 6 values; the last one uses the values that `unused` leaves of them."""
 
     def __init__(self):
         super().__init__()
@@ -82,7 +82,7 @@ def test_a_model_without_parameters_sums_nothing():
 
 
 def test_the_sums_are_the_same_bits_on_every_worker():
-    """Three workers, of which one has no samples; their gradients add up to that of all samples."""
+    """Three workers, one without samples; their gradients add up to the gradient of all samples."""
     workers, store = 3, HashStore()
     torch.manual_seed(4)
     model = Layers()

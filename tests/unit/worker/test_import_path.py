@@ -1,4 +1,4 @@
-"""A model of one's own is found by its import path, or refused with what is wrong about it."""
+"""A user's model is found by its import path, or refused with the reason."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_rows_that_are_not_the_plans_are_refused_and_none_is_placed(wrong):
 
 
 def test_memory_is_let_go_when_all_rows_have_come():
-    """Iterations that are over are still compared with what comes again, and hold ids and versions only."""
+    """Iterations that are over are still compared with repeated rows, and hold ids and versions only."""
     staging = np.zeros((3, 2), np.float32)
     held = weakref.ref(staging)
     expected = ExpectedRows(PLAN, staging, PLACES)

@@ -140,7 +140,7 @@ class Wrong(Gaussian):
 
 
 class Pairwise(Gaussian):
-    """A ranking loss of pairs: what a sample's loss is depends on the others."""
+    """A ranking loss of pairs: the loss of a sample depends on the others."""
 
     def loss(self, outputs, batch):
         margins = outputs[:, :1] - outputs[:, 0]

@@ -1,6 +1,6 @@
-"""What each model makes, against its formulas written out in plain torch: sample by sample, pair by pair.
+"""The output of each model, against its formulas written out in plain torch: sample by sample, pair by pair.
 
-The parameters are named, so that these functions also say which is which in a `model.npz`.
+The parameters are named, so that these functions also explain the arrays of a `model.npz`.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def test_the_initialisation_is_the_models_own_drawn_from_the_jobs_seed(build):
 
 
 def test_threads_that_build_at_a_time_build_the_same(build):
-    """As those of two epochs may: both draw from the one generator of the process."""
+    """Two epochs may build models at the same time: both draw from the one generator of the process."""
     expected = build(Own).state_dict()
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

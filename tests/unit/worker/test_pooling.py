@@ -1,4 +1,4 @@
-"""What a model gets of lists of ids, and the gradients of their rows, against loops over samples."""
+"""The input of a model from lists of ids, and the gradients of their rows, against loops over samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker need not wait for when it starts."""
+"""Work that a worker need not wait for when it starts."""
 
 from __future__ import annotations
 

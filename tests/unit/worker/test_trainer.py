@@ -143,7 +143,7 @@ def test_two_runs_are_bit_identical(plans, make_job, samples, kind):
 
 
 def test_shared_rows_keep_their_gradient_for_the_push(plans, make_job, samples):
-    """With SGD, the value minus lr times the partial gradient is what training alone would have made."""
+    """With SGD, the value minus lr times the partial gradient is the result of training alone."""
     job = make_job(optimizer=OptimizerSpec(OptimizerKind.SGD, learning_rate=0.1))
     shared, cache = trainer_of(job)
     shared.step(plan_of(plans, 0, samples[0], SHARED))

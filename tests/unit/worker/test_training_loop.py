@@ -86,7 +86,7 @@ def messages_of(hand_made):
 
 
 async def settled():
-    """Returns when whatever could go on has gone on."""
+    """Returns when all tasks that can continue have continued."""
     for _ in range(100):
         await asyncio.sleep(0)
 
