@@ -90,8 +90,7 @@ class RowSizes:
         self._first_row = row_bytes[0]
         self._row_bytes = np.array(row_bytes)
         # Bytes per counted row: kinds of operations by the engine's 8 counters of each table, [3, 8 T]. The counter of
-        # all
-        # pulls includes pulls without state, which the last counter corrects by the (negative) difference in size.
+        # all pulls includes pulls without state, which the last counter corrects by the (negative) difference in size.
         self._moved = np.hstack(
             [
                 np.array(

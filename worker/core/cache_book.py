@@ -25,7 +25,7 @@ class CacheBook:
         worker: this worker's slot in the job.
         epoch: the epoch that all plans must belong to.
         first_iteration: the first iteration of the epoch.
-        keeps_copies: whether this worker trains its own copies of rows that other workers train, too (`Sync.keeps_copies`).
+        keeps_copies: whether this worker trains its own copies of rows that others train, too (`Sync.keeps_copies`).
     """
 
     def __init__(

@@ -44,7 +44,7 @@ MECHANISMS: dict[str, Callable[[JobSpec], Mechanism]] = {
 
 
 _OF_ESD = ("esd", "esd-priced")
-# Options of single mechanisms: the text in error messages, the mechanisms with the option, and the reason why the others
+# Options of single mechanisms: the text in error messages, the mechanisms with the option, and the reason why others
 # refuse it. Joint has no eviction term, because one hardly changed its cost (docs/mechanisms.md).
 _OWN_OPTIONS = {
     "eviction_term": ("eviction_term (--eviction-term)", _OF_ESD, "has none"),

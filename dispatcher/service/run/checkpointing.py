@@ -20,8 +20,7 @@ from esd.services.domain.reports import FlushReport
 from esd.services.wire.plans import encode_plan_message
 
 # Samples and pre-images pile up until a checkpoint is committed. After this many failures in a row the job fails,
-# before
-# it fills the disk.
+# before it fills the disk.
 _FAILED_CHECKPOINTS = 3
 
 

@@ -42,8 +42,7 @@ from esd.services.wire.plans import digest_of, encode_plan_message
 
 # Iterations that fit into the window at the same time are planned and published together, since every publication wakes
 # the event loops of all processes once. No plan waits longer than this for the next ones, estimated from the time of
-# the
-# latest decision.
+# the latest decision.
 _TOGETHER_SECONDS = 0.005
 
 _log = logging.getLogger(__name__)

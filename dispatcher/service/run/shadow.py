@@ -28,8 +28,7 @@ from esd.services.runtime.threads import named_threads
 _FARTHEST_BEHIND = 256
 
 # A mechanism plans several batches in a row in half the time that single batches take, since its state then stays in
-# the
-# processor's caches. So batches wait until `_TOGETHER` have come, and at most for a second.
+# the processor's caches. So batches wait until `_TOGETHER` have come, and at most for a second.
 _TOGETHER = 16
 _LONGEST_WAIT_SECONDS = 1.0
 
