@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esd.cli.sizing import Profile, measure, size_search
+from esd.advice.sizing import Profile, measure, size_search
 from esd.dispatcher.simulator.sizing.coherence import expected_traffic
 from esd.dispatcher.simulator.sizing.search import Trial
 from esd.run.options import RunOptions

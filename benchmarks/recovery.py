@@ -25,10 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from esd.cli.driver import drive
 from esd.cli.report import messages, print_json
-from esd.run.cluster import LocalCluster, ServiceProcess, local_cluster
+from esd.run.cluster import LocalCluster
+from esd.run.driver import drive
+from esd.run.events import on_progress
 from esd.run.options import RunOptions
+from esd.run.services import ServiceProcess
 from esd.run.stream import TrainingStream, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
@@ -97,14 +99,14 @@ async def train(
     """Trains a stream of these features on local processes that are started again when they die."""
     caches = [options.cache_rows or 0] * options.workers
     async with (
-        local_cluster(shards=1, worker_links=options.bandwidths(), cache_rows=caches, logs=place, **store) as cluster,
+        LocalCluster(shards=1, worker_links=options.bandwidths(), cache_rows=caches, logs=place, **store) as cluster,
         AsyncDispatcherClient(cluster.dispatcher.address) as client,
     ):
         servers = tuple(server.address for server in cluster.parameter_servers)
         job: JobSpec = options.job(features=shape[0], dense_features=shape[1], parameter_servers=servers)
-        supervisor = asyncio.create_task(cluster.supervise(5, messages.print))
+        supervisor = asyncio.create_task(cluster.supervisor.supervise(5, lambda event: messages.print(str(event))))
         try:
-            return await drive(client, job, stream, lambda state: watch(cluster, state))
+            return await drive(client, job, stream, on_progress(lambda state: watch(cluster, state)))
         finally:
             supervisor.cancel()
 

@@ -21,8 +21,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from esd.cli.driver import drive
-from esd.run.cluster import local_cluster
+from esd.run.cluster import LocalCluster
+from esd.run.driver import drive
+from esd.run.events import on_progress
 from esd.run.options import RunOptions
 from esd.run.stream import training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
@@ -95,7 +96,7 @@ async def soak(options: RunOptions, store: str, folder: Path) -> dict[str, Cours
     stream = training_stream(options)
     courses: dict[str, Course] = {}
     async with (
-        local_cluster(
+        LocalCluster(
             shards=1,
             store=store,
             worker_links=options.bandwidths(),
@@ -120,7 +121,7 @@ async def soak(options: RunOptions, store: str, folder: Path) -> dict[str, Cours
                 for service in cluster.services:
                     courses.setdefault(service.name, Course()).sample(done, service.process.pid)
 
-        await drive(client, job, stream, sample)
+        await drive(client, job, stream, on_progress(sample))
     return courses
 
 

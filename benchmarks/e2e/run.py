@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from benchmarks.e2e.bounds import observed
 from benchmarks.e2e.processors import ProcessorTime
-from esd.cli.driver import drive
 from esd.dispatcher.core.feedback import Feedback
-from esd.run.cluster import LocalCluster, local_cluster
+from esd.run.cluster import LocalCluster
+from esd.run.driver import drive
+from esd.run.events import on_progress
 from esd.run.options import BALANCED, RunOptions
 from esd.run.stream import TrainingStream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
@@ -100,7 +101,7 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
         logs = Path(folder)
         decisions = logs / "decisions" if chosen.workloads == BALANCED else None  # a log takes processor time
         async with (
-            local_cluster(
+            LocalCluster(
                 shards=shards,
                 store="memory",
                 worker_links=chosen.bandwidths(),
@@ -121,7 +122,7 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
                     with suppress(ProcessLookupError):  # the job was over, and its workers were, before the answer came
                         looks[1:] = [_Look.at_services(cluster, state)]
 
-            await cluster.see_through(drive(client, job, stream, look), 0, lambda _: None)
+            await cluster.see_through(drive(client, job, stream, on_progress(look)), 0)
         if decisions is not None:
             feedback = observed(decisions)
     if len(looks) < 2:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.quality.samples import Samples, batches
-from esd.cli.driver import drive
-from esd.cli.held_out import watched
-from esd.run.cluster import local_cluster
+from esd.run.cluster import LocalCluster
+from esd.run.driver import drive
+from esd.run.held_out import watched
 from esd.run.options import RunOptions
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.state import Quality
@@ -27,7 +27,7 @@ def train(samples: Samples, chosen: RunOptions, seeds: Sequence[int], tell: Tell
 
 async def _train(samples: Samples, chosen: RunOptions, seeds: Sequence[int], tell: Tell, logs: Path) -> None:
     async with (
-        local_cluster(
+        LocalCluster(
             shards=1,
             store="memory",
             worker_links=chosen.bandwidths(),
@@ -47,6 +47,6 @@ async def _train(samples: Samples, chosen: RunOptions, seeds: Sequence[int], tel
                 table=f"seed-{seed}",
             )
             async with watched(chosen, job, batches(samples.held_out), client) as held_out:
-                await drive(client, job, batches(samples.trained), lambda _: None, held_out)
+                await drive(client, job, batches(samples.trained), held_out=held_out)
                 assert held_out is not None  # noqa: S101 - there are samples
                 tell(seed, held_out.evaluations[-1].quality)

@@ -9,10 +9,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from esd.cli.report import Result, comparison
+from esd.cli.report import comparison
+from esd.cli.shown_run import ShownRun
+from esd.cli.stopping import run_until_stopped
 from esd.cli.tables import print_figures
-from esd.cli.train import run
 from esd.run.options import RunOptions
+from esd.run.results import Result
+from esd.run.train import train
 
 DEMO = RunOptions(
     data="flights",
@@ -37,10 +40,7 @@ def command(
             f"Wide & Deep on {DEMO.data}: {DEMO.iterations} iterations, {DEMO.workers} workers x {DEMO.batch} samples,"
             f" links {DEMO.links} bit/s, rows of {DEMO.dim} values; all services are processes of this machine."
         )
-    results = {
-        mechanism: run(replace(DEMO, mechanism=mechanism), store="memory", shards=1, out=None)
-        for mechanism in ("random", *BETTER)
-    }
+    results = {mechanism: _trained(replace(DEMO, mechanism=mechanism)) for mechanism in ("random", *BETTER)}
     if as_json:
         print(json.dumps(results))
         return
@@ -49,6 +49,11 @@ def command(
     console.print()
     for mechanism in BETTER:
         console.print(_verdict(mechanism, results[mechanism], results["random"]))
+
+
+def _trained(chosen: RunOptions) -> Result:
+    with ShownRun(chosen.mechanism, None) as shown:
+        return run_until_stopped(train(chosen, shown)).result()
 
 
 def _verdict(mechanism: str, own: Result, random: Result) -> str:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,26 +12,13 @@ from numpy.typing import NDArray
 
 from esd.cli import options as opt
 from esd.cli.options import takes_run_options
-from esd.cli.report import Result, alternative_result, print_result, simulation_result
+from esd.cli.report import print_result
 from esd.cli.storage import CheckpointDir, Shards, Store
-from esd.dispatcher.core.decision_log import JobOpened, StreamEnded, read_decisions
-from esd.dispatcher.core.mechanisms import Replay
-from esd.dispatcher.core.planner import Planner
-from esd.dispatcher.simulator.alternatives import ALTERNATIVES, Cluster, get_alternative, simulate_alternative
-from esd.dispatcher.simulator.decision_replay import replay_decisions
-from esd.dispatcher.simulator.dimensions import in_tables, with_dimensions
-from esd.dispatcher.simulator.simulate import simulate
-from esd.run.budget import AUTO
-from esd.run.dimensions import parse_dimensions
-from esd.run.hot_batches import in_hot_batches
+from esd.dispatcher.simulator.alternatives import ALTERNATIVES
 from esd.run.options import RunOptions
-from esd.run.stream import READ_SAMPLES, global_batches, simulated_stream
-from esd.services.domain.batches import SampleBatch
+from esd.run.simulation import replay_run, simulate_run
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.jobs import equal_workloads
 from esd.services.domain.sync import OnDemand
-from esd.services.wire.jobs import job_of_json
-from esd.services.wire.plans import digest_of
 
 Trace = Annotated[Path | None, typer.Option(help="uint64 [N, F] ids in a .npy file, instead of --data.")]
 Assignments = Annotated[
@@ -89,114 +73,17 @@ def command(
         for option, value in (("--trace", trace), ("--assignments", assignments), ("--dims", dims)):
             if value is not None:
                 raise InvalidArgument(f"--replay makes the recorded plans again, {option} would change them")
-        print_result(f"replay of {replay.name}", replay_result(chosen, replay), as_json=as_json)
+        print_result(f"replay of {replay.name}", replay_run(chosen, replay), as_json=as_json)
         return
-    budget = None if chosen.budget == AUTO else chosen.budget
-    chosen = replace(chosen, measured_links=False, budget=budget)  # nothing is measured here
     table = None if assignments is None else _load(assignments, np.int32, "--assignments")
     ids = None if trace is None else _load(trace, np.uint64, "--trace")
-    if table is not None:
-        chosen = _fit(chosen, table)
     name = chosen.mechanism if table is None else "given assignments"
     if alternative is not None or chosen.sync != OnDemand.name:
         name += f", {alternative or chosen.sync}"
     if chosen.direct:
         name += ", direct"
     seconds = _compute_seconds(compute_us, chosen.workers)
-    print_result(name, run(chosen, ids, table, seconds, alternative, dims), as_json=as_json)
-
-
-def run(
-    chosen: RunOptions,
-    trace: NDArray[np.uint64] | None,
-    assignments: NDArray[np.int32] | None,
-    sample_seconds: Sequence[float] | None = None,
-    alternative: str | None = None,
-    dims: str | None = None,
-) -> Result:
-    """Simulates one run.
-
-    Args:
-        chosen: the options.
-        trace: the stream, instead of the data set that the options name.
-        assignments: who trains what, instead of the mechanism that the options name.
-        sample_seconds: [n], what each worker computes per sample; nothing by default.
-        alternative: the protocol that is charged in place of the job's own.
-        dims: values per row by field, as `--dims`.
-    """
-    for option, value in (("--trace", trace), ("--dims", dims)):
-        if chosen.hot_batches and value is not None:
-            raise InvalidArgument(f"--hot-batches goes by the tables of --data: leave out {option}")
-    stream = simulated_stream(chosen, trace)
-    chosen = replace(chosen, lr_schedule="constant", dense_lr_schedule=None)  # nothing is trained, whatever the rate
-    job = chosen.job(
-        features=stream.features,
-        dense_features=stream.dense_features,
-        parameter_servers=("simulated",),
-        labels=stream.labels,
-    )
-    caches = [stream.cache_rows] * chosen.workers
-    mechanism = None if assignments is None else Replay(assignments, chosen.workers)
-    batches: Iterable[SampleBatch] = stream.batches()
-    if dims is not None:
-        job, numbers = with_dimensions(job, parse_dimensions(dims, [each.name for each in stream.features], chosen.dim))
-        batches = in_tables(batches, numbers) if len(job.tables) > 1 else batches
-    planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism)
-    if alternative is None:
-        return simulation_result(job, simulate(planner, batches, sample_seconds=sample_seconds))
-    if not isinstance(job.sync, OnDemand):
-        raise InvalidArgument(f"--alternative {alternative} takes the place of --sync {chosen.sync}: leave one out")
-    if job.sync.delivers:
-        raise InvalidArgument(f"--alternative {alternative} sends no rows from worker to worker: leave out --direct")
-    if dims is not None:
-        raise InvalidArgument("--dims does not go with --alternative, which counts rows of one size")
-    if job.forgets_rows:
-        raise InvalidArgument("--at-max-rows forget does not go with --alternative, which forgets no rows")
-    if job.workload_limits is not None:
-        raise InvalidArgument("--workloads balanced does not go with --alternative: give a list")
-    cluster = Cluster(
-        capacities=caches,
-        transfer_seconds=planner.cost_model.transfer_seconds,
-        sample_seconds=sample_seconds or [0.0] * chosen.workers,
-        profile=stream.profile() if alternative == "fae" else np.empty(0, np.uint64),
-    )
-    protocol = get_alternative(alternative, cluster)
-    return alternative_result(simulate_alternative(planner, stream.batches(), protocol, sample_seconds=sample_seconds))
-
-
-def replay_result(chosen: RunOptions, log: Path) -> Result:
-    """Replays a decision log on the data that the options name.
-
-    Raises:
-        FailedPrecondition: a plan differs from the recorded one.
-        InvalidArgument: the file is no decision log, or the data ends before it does.
-    """
-    opened = next(read_decisions(log), None)
-    if not isinstance(opened, JobOpened):
-        raise InvalidArgument(f"decision log {log} is empty")
-    job = job_of_json(opened.job)
-    ends = (each.iteration for each in read_decisions(log) if isinstance(each, StreamEnded))
-    end = next(ends, None)  # the data may go on, and a decision with a lookahead would see that
-
-    samples = replace(chosen, hot_batches=0).open(READ_SAMPLES)
-    if chosen.hot_batches:
-        samples = in_hot_batches(samples, job, chosen.hot_batches)
-
-    def batches() -> Iterator[SampleBatch]:
-        return islice(global_batches(samples, job.batch_size), end)
-
-    return simulation_result(job, replay_decisions(lambda: read_decisions(log), job, batches, digest_of))
-
-
-def _fit(chosen: RunOptions, assignments: NDArray[np.int32]) -> RunOptions:
-    """Takes what was not given from the table: iterations from its rows, the global batch from its columns."""
-    rows, samples = assignments.shape
-    if chosen.iterations is not None and chosen.iterations > rows:
-        raise InvalidArgument(f"--iterations {chosen.iterations} are more than the {rows} rows of --assignments")
-    workloads = chosen.workloads
-    if workloads is None and chosen.batch is None:
-        workloads = ",".join(map(str, equal_workloads(samples, chosen.workers)))
-    return replace(chosen, workloads=workloads, iterations=chosen.iterations or rows)
+    print_result(name, simulate_run(chosen, ids, table, seconds, alternative, dims), as_json=as_json)
 
 
 def _compute_seconds(text: str, workers: int) -> list[float]:

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from esd.cli import options as opt
-from esd.cli.report import comparison, print_result, training_result
+from esd.cli.report import comparison, print_result
 from esd.cli.tables import print_figures, print_table
+from esd.run.results import training_result
 from esd.services.clients.dispatcher import DispatcherClient
 from esd.services.domain.errors import NotFound
 from esd.services.domain.state import JobState

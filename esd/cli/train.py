@@ -1,36 +1,29 @@
-"""`esd train` starts all services as local processes, trains and reports."""
+"""`esd train` starts all services as local processes, trains and reports; or trains on services that run already."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import typer
 
 from esd.cli import options as opt
-from esd.cli.attach import check_options, run_attached
-from esd.cli.driver import going_on, progress_bar, run_until_stopped, train_to_the_end, way_back_told
 from esd.cli.learning import ContinueFrom
 from esd.cli.options import takes_run_options
-from esd.cli.report import Result, messages, print_result, report_reading
-from esd.cli.seeds import SeedsOption, over_seeds, print_seeds
+from esd.cli.report import print_result
+from esd.cli.seeds import SeedsOption, print_seeds
+from esd.cli.shown_run import ShownRun
+from esd.cli.stopping import run_until_stopped
 from esd.cli.storage import CheckpointDir, Shards, Store, Table
-from esd.dispatcher.core.planner import check_job
-from esd.ps_server.stores.by_url import check_store
-from esd.run.cluster import LocalCluster, local_cluster
 from esd.run.options import TABLE, RunOptions
-from esd.run.stream import held_out_samples, training_stream
-from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.run.results import Result
+from esd.run.seeds import over_seeds
+from esd.run.train import train, train_attached
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.state import JobState
+from esd.services.runtime.security import Credentials
 
-Watch = Callable[[LocalCluster, JobState], None]
-
-RESTARTS = 5  # of all services of one run together
+# Options that were decided where the services were started.
+_OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards", "checkpoint_dir", "decision_log")
 
 
 @takes_run_options
@@ -60,121 +53,72 @@ def command(
     if seeds > 1 and (continue_from is not None or decision_log is not None):
         raise InvalidArgument("--seeds makes several models: leave out --continue-from and --decision-log")
     if dispatcher is not None:
-        check_options(context)
+        _check_options(context)
 
-    def train(chosen: RunOptions, table: str | None, out: Path | None) -> Result:
+    def train_once(chosen: RunOptions, table: str | None, out: Path | None) -> Result:
         if dispatcher is not None and parameter_servers is not None:
-            return run_attached(
+            return _train_attached(chosen, dispatcher, parameter_servers, table, continue_from, out)
+        resumed_by = (lambda _: "the same command") if store != "memory" or checkpoint_dir is not None else None
+        with ShownRun(chosen.mechanism, resumed_by) as shown:
+            work = train(
                 chosen,
-                dispatcher=dispatcher,
-                parameter_servers=parameter_servers,
-                table=table,
+                shown,
+                store=store,
+                shards=shards,
                 out=out,
+                table=table,
+                checkpoint_dir=checkpoint_dir,
+                decision_log=decision_log,
                 continue_from=continue_from,
             )
-        return run(
-            chosen,
-            store=store,
-            shards=shards,
-            out=out,
-            table=table,
-            checkpoint_dir=checkpoint_dir,
-            decision_log=decision_log,
-            continue_from=continue_from,
-        )
+            return run_until_stopped(work).result()
 
     def with_seed(seed: int) -> Result:
         """Trains a table of its own, in a directory of its own."""
         name = f"{TABLE if table is None else table}-seed-{seed}" if dispatcher is None or table is not None else None
-        return train(replace(chosen, seed=seed), name, out and out / f"seed-{seed}")
+        return train_once(replace(chosen, seed=seed), name, out and out / f"seed-{seed}")
 
     if seeds > 1:
         print_seeds(over_seeds(chosen.seed, seeds, with_seed), as_json=as_json)
     else:
-        print_result(chosen.mechanism, train(chosen, table, out), as_json=as_json)
+        print_result(chosen.mechanism, train_once(chosen, table, out), as_json=as_json)
 
 
-def run(
+def _train_attached(
     chosen: RunOptions,
-    *,
-    store: str,
-    shards: int,
+    dispatcher: str,
+    parameter_servers: str,
+    table: str | None,
+    continue_from: str | None,
     out: Path | None,
-    table: str | None = None,
-    checkpoint_dir: Path | None = None,
-    decision_log: Path | None = None,
-    continue_from: str | None = None,
-    watch: Watch = lambda _cluster, _state: None,
 ) -> Result:
-    """Trains once on a cluster of local processes and returns the result.
+    named = table is not None or continue_from is not None
 
-    It goes on from the model in the table `continue_from`, if that is given. `watch` sees the cluster and each state of
-    the job that was polled.
+    def resumed_by(drawn: str) -> str:
+        return "the same command" if named else f"the same command with --table {drawn}"
+
+    with ShownRun(chosen.mechanism, resumed_by) as shown:
+        work = train_attached(
+            chosen,
+            shown,
+            dispatcher=dispatcher,
+            parameter_servers=parameter_servers,
+            table=table,
+            continue_from=continue_from,
+            out=out,
+            credentials=Credentials.load(),
+        )
+        return run_until_stopped(work).result()
+
+
+def _check_options(context: typer.Context) -> None:
+    """Refuses options that running services have decided already.
+
+    Raises:
+        InvalidArgument: one of them stands on the command line or in the file of `--config`.
     """
-    check_store(store, checkpoint_dir)
-    if decision_log is not None and not decision_log.absolute().parent.is_dir():
-        raise InvalidArgument(f"--decision-log {decision_log}: there is no directory {decision_log.parent}")
-    stream = training_stream(chosen)
-    held_out_data = held_out_samples(chosen, stream)
-    dataset = stream.dataset
-    cache_rows = [chosen.cache_size(dataset)] * chosen.workers
-    bandwidths = chosen.bandwidths()
-
-    asked = chosen.job(
-        features=dataset.features,
-        labels=dataset.labels,
-        dense_features=len(dataset.dense_features),
-        parameter_servers=("not started",),
-        stream=dataset.fingerprint,
-        table=next(name for name in (continue_from, table, TABLE) if name is not None),
-        iterations=stream.iterations,
-    )
-    check_job(asked, cache_rows)
-
-    async def train(logs: Path, seen: Callable[[JobState], None]) -> Result:
-        async with (
-            local_cluster(
-                shards=shards,
-                store=store,
-                worker_links=bandwidths,
-                cache_rows=cache_rows,
-                logs=logs,
-                checkpoint_dir=checkpoint_dir,
-                decision_log=decision_log,
-                job=asked,
-            ) as cluster,
-            AsyncDispatcherClient(cluster.dispatcher.address) as client,
-        ):
-            job = replace(asked, parameter_servers=tuple(server.address for server in cluster.parameter_servers))
-            if continue_from is not None:
-                job = await going_on(job)
-            messages.print(f"live: http://{cluster.dispatcher.page}/", highlight=False)
-            with progress_bar(chosen.mechanism, job.first_iteration, stream.iterations) as bar:
-
-                def progress(state: JobState) -> None:
-                    bar(state)
-                    seen(state)
-                    watch(cluster, state)
-
-                restarts = RESTARTS if job.takes_checkpoints else 0
-                work = train_to_the_end(client, chosen, job, stream, progress, held_out_data, out)
-                return await cluster.see_through(work, restarts, messages.print)
-
-    keeps_checkpoints = store != "memory" or checkpoint_dir is not None
-    with _log_directory(out) as logs, way_back_told("the same command" if keeps_checkpoints else None) as seen:
-        result = run_until_stopped(train(logs, seen))
-    report_reading(dataset)
-    return result
-
-
-@contextmanager
-def _log_directory(out: Path | None) -> Iterator[Path]:
-    """Makes the directory of the services' logs: below the output, or a temporary one that stays if the run fails."""
-    if out is not None:
-        logs = out / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
-        yield logs
-        return
-    logs = Path(tempfile.mkdtemp(prefix="esd-"))
-    yield logs
-    shutil.rmtree(logs)
+    for name in _OF_THE_SERVICES:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP"):
+            option = name.replace("_", "-")
+            raise InvalidArgument(f"--{option} is decided where the services were started: leave it out")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from esd.run.events import Event
 from esd.run.options import RunOptions
 from esd.services.domain.errors import EsdError
 from esd.services.domain.state import JobState
@@ -104,11 +105,11 @@ class BadDay:
 
         with (folder / "supervisor.log").open("w", buffering=1) as log:
 
-            def report(line: str) -> None:
+            def report(line: Event | EsdError) -> None:
                 print(line, file=log)
 
             scene.command = asyncio.create_task(
-                run(self.options, store, folder, watch, longest=_LONGEST_RUN, report=report)
+                run(self.options, store, folder, watch, longest=_LONGEST_RUN, listener=report)
             )
             try:
                 return await scene.command
@@ -118,7 +119,7 @@ class BadDay:
                 scene.killed = False
                 self._ends.append("killed")
             except EsdError as error:
-                report(str(error))
+                report(error)
                 self._refused(error)
             finally:
                 scene.system = None

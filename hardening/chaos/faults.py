@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from esd.run.cluster import ServiceProcess
+from esd.run.services import ServiceProcess
 from esd.services.domain.errors import EsdError
 from esd.services.domain.state import JobState
 from hardening.chaos.system import OPTIONS, System, run

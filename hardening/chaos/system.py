@@ -8,12 +8,15 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from esd.cli.driver import PATIENCE_SECONDS, drive
-from esd.cli.train import RESTARTS
-from esd.run.cluster import REJOIN_SECONDS, LocalCluster, ServiceProcess, local_cluster
+from esd.run.cluster import REJOIN_SECONDS, LocalCluster
+from esd.run.driver import PATIENCE_SECONDS, drive
+from esd.run.events import Listener, ignore, on_progress
 from esd.run.export import export_model
 from esd.run.options import RunOptions
+from esd.run.services import ServiceProcess
 from esd.run.stream import training_stream
+from esd.run.supervision import Supervisor
+from esd.run.train import RESTARTS
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
@@ -65,7 +68,7 @@ async def run(
     *,
     absentee: int | None = None,
     longest: float = LONGEST_RUN,
-    report: Callable[[str], None] = lambda _: None,
+    listener: Listener = ignore,
 ) -> JobState:
     """Trains once, as `esd train` does, and writes the model and the logs to `place`.
 
@@ -76,7 +79,7 @@ async def run(
         watch: called with every polled state of the job.
         absentee: slot of a worker that is not started again when it dies.
         longest: seconds after which a run hangs.
-        report: called with the name of each restarted service.
+        listener: gets an event for each restarted service.
 
     Raises:
         TimeoutError: the run takes longer than `longest`.
@@ -91,7 +94,7 @@ async def run(
             return links[-1].address
 
         cluster = await stack.enter_async_context(
-            local_cluster(
+            LocalCluster(
                 shards=1,
                 store="memory" if isinstance(store, Path) else store,
                 worker_links=options.bandwidths(),
@@ -115,13 +118,13 @@ async def run(
         job = replace(job, model=replace(job.model, hidden=(32,)))
 
         async def work() -> JobState:
-            state = await drive(client, job, stream, lambda state: watch(system, state))
+            state = await drive(client, job, stream, on_progress(lambda state: watch(system, state)))
             await repeated(lambda: export_model(job, place / "model.npz"), PATIENCE_SECONDS, on=AWAY)
             return state
 
-        return await _supervised(cluster, absentee).see_through(work(), RESTARTS, report)
+        return await _supervised(cluster, absentee).see_through(work(), RESTARTS, listener)
 
 
-def _supervised(cluster: LocalCluster, absentee: int | None) -> LocalCluster:
+def _supervised(cluster: LocalCluster, absentee: int | None) -> Supervisor:
     there: list[ServiceProcess] = [worker for slot, worker in enumerate(cluster.workers) if slot != absentee]
-    return replace(cluster, workers=there)
+    return replace(cluster.supervisor, workers=there)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from esd.cli.report import Result, training_result
 from esd.run.options import RunOptions
+from esd.run.results import Result, training_result
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
 from hardening.chaos.system import run

@@ -21,7 +21,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from esd.cli.driver import drive
+from esd.run.driver import drive
+from esd.run.events import on_progress
 from esd.run.export import export_model
 from esd.run.options import RunOptions
 from esd.run.stream import training_stream
@@ -115,7 +116,7 @@ async def campaign(folder: Path, seconds: float, table: Table) -> bool:
             parameter_servers=(services["ps"].address,),
             stream=dataset.fingerprint,
         )
-        driving = asyncio.create_task(drive(client, job, stream, states.append))
+        driving = asyncio.create_task(drive(client, job, stream, on_progress(states.append)))
         try:
             while not driving.done() and (  # noqa: ASYNC110 - nobody tells of it
                 not states or states[-1].iterations_confirmed < _WARM_UP_ITERATIONS

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from esd.cli.demo import DEMO
-from esd.cli.simulate import run as simulate_run
 from esd.run.options import RunOptions
+from esd.run.simulation import simulate_run
 from esd.run.stream import global_batches, training_stream
 from esd.services.clients.dispatcher import DispatcherClient
 from esd.services.domain.errors import Unavailable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -14,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from esd.cli.attach import run_attached
 from esd.cli.cluster import CREDENTIALS
-from esd.cli.simulate import run as simulate_run
+from esd.run.simulation import simulate_run
+from esd.run.train import train_attached
 from esd.services.clients.dispatcher import DispatcherClient
+from esd.services.runtime.security import Credentials
 from testbed.free_port import free_port
 from tests.e2e.compose import ROOT, TURNED_AWAY, docker
 from tests.e2e.engine import second_machine
@@ -119,14 +121,14 @@ def test_a_cluster_of_two_hosts_trains(images, cluster_file, tmp_path, monkeypat
 
     for variable, name in CREDENTIALS.items():
         monkeypatch.setenv(variable, str(certificates / "client" / name))
-    result = run_attached(
+    work = train_attached(
         replace(OPTIONS, model="net:Net"),
         dispatcher=f"{head}:{ports['dispatcher']}",
         parameter_servers=f"{head}:{ports['ps_server']}",
-        table=None,
         out=tmp_path,
+        credentials=Credentials.load(),
     )
-    assert result["operations"] == simulate_run(OPTIONS, None, None)["operations"]
+    assert asyncio.run(work).result()["operations"] == simulate_run(OPTIONS)["operations"]
     assert (tmp_path / "model.npz").exists()
 
     esd("cluster", "down", "--volumes", "--file", str(file))

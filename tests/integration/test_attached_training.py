@@ -1,18 +1,16 @@
 """`esd train --dispatcher` on services that run already."""
 
-import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from esd.cli import simulate
-from esd.cli.attach import run_attached
 from esd.cli.main import app
-from esd.run.cluster import local_cluster
+from esd.run.cluster import LocalCluster
 from esd.run.options import RunOptions
+from esd.run.simulation import simulate_run
+from esd.run.train import train_attached
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import Criterion
 from esd.services.domain.tables import OptimizerKind
@@ -26,37 +24,30 @@ OPTIONS = RunOptions(
 
 async def test_a_run_on_running_services_is_as_simulated_and_leaves_them_running(tmp_path: Path) -> None:
     links = OPTIONS.bandwidths()
-    async with local_cluster(
+    async with LocalCluster(
         shards=2, store="memory", worker_links=links, cache_rows=[OPTIONS.cache_rows] * 2, logs=tmp_path
     ) as cluster:
         servers = ",".join(server.address for server in cluster.parameter_servers)
-        result = await asyncio.to_thread(
-            run_attached,
-            OPTIONS,
-            dispatcher=cluster.dispatcher.address,
-            parameter_servers=servers,
-            table="mine",
-            out=tmp_path,
+        run = await train_attached(
+            OPTIONS, dispatcher=cluster.dispatcher.address, parameter_servers=servers, table="mine", out=tmp_path
         )
         assert cluster.dispatcher.process.returncode is None
-    simulated = simulate.run(OPTIONS, None, None)
-    assert result["operations"] == simulated["operations"]
+    simulated = simulate_run(OPTIONS)
+    assert run.result()["operations"] == simulated["operations"]
     with np.load(tmp_path / "model.npz") as model:
         assert len(model["ids"]) > 0
 
 
-def test_a_malformed_parameter_server_is_refused() -> None:
+async def test_a_malformed_parameter_server_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"--parameter-servers.*'here'"):
-        run_attached(
-            replace(OPTIONS), dispatcher="127.0.0.1:1", parameter_servers="127.0.0.1:1,here", table=None, out=None
-        )
+        await train_attached(OPTIONS, dispatcher="127.0.0.1:1", parameter_servers="127.0.0.1:1,here")
 
 
-def test_a_model_that_has_nowhere_to_go_is_not_trained(tmp_path: Path) -> None:
+async def test_a_model_that_has_nowhere_to_go_is_not_trained(tmp_path: Path) -> None:
     file = tmp_path / "model"
     file.touch()
     with pytest.raises(OSError, match="Not a directory"):
-        run_attached(OPTIONS, dispatcher="127.0.0.1:1", parameter_servers="127.0.0.1:1", table=None, out=file / "below")
+        await train_attached(OPTIONS, dispatcher="127.0.0.1:1", parameter_servers="127.0.0.1:1", out=file / "below")
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from esd.cli import train
 from esd.run.options import RunOptions
 from esd.run.stream import first_samples, global_batches
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.schedules import Decay, Schedule
 from esd.services.domain.tables import OptimizerKind
+from tests.support import training
 from tests.support.reference import train_reference
 
 FIRST = RunOptions(
@@ -39,8 +39,8 @@ def stores(redis_url: str, tmp_path: Path) -> dict[str, dict]:
 @pytest.mark.parametrize("kind", ["redis", "directory"])
 def test_two_runs_train_what_one_process_trains(kind: str, redis_url: str, tmp_path: Path) -> None:
     store = stores(redis_url, tmp_path)[kind]
-    train.run(FIRST, shards=2, out=None, table="model", **store)
-    result = train.run(SECOND, shards=2, out=tmp_path, continue_from="model", **store)
+    training.run(FIRST, shards=2, out=None, table="model", **store)
+    result = training.run(SECOND, shards=2, out=tmp_path, continue_from="model", **store)
     assert (result["iterations"], result["samples"]) == (20, 1280)
 
     batches = [
@@ -58,16 +58,16 @@ def test_two_runs_train_what_one_process_trains(kind: str, redis_url: str, tmp_p
             np.testing.assert_allclose(model[f"dense/{name}"], values, rtol=1e-3, atol=1e-4)
 
     # What has gone on is not trained twice: it is the finished job now, and another one may go on from it.
-    again = train.run(SECOND, shards=2, out=None, continue_from="model", **store)
+    again = training.run(SECOND, shards=2, out=None, continue_from="model", **store)
     assert again["iterations"] == 20
-    third = train.run(replace(SECOND, learning_rate=0.001), shards=2, out=None, continue_from="model", **store)
+    third = training.run(replace(SECOND, learning_rate=0.001), shards=2, out=None, continue_from="model", **store)
     assert third["iterations"] == 20
     assert third["samples"] == 1280
 
 
 def test_what_makes_another_model_cannot_go_on(redis_url: str) -> None:
     with pytest.raises(FailedPrecondition, match="holds no checkpoint to continue from"):
-        train.run(SECOND, store=redis_url, shards=1, out=None, continue_from="model")
-    train.run(replace(FIRST, iterations=2), store=redis_url, shards=1, out=None, table="model")
+        training.run(SECOND, store=redis_url, shards=1, out=None, continue_from="model")
+    training.run(replace(FIRST, iterations=2), store=redis_url, shards=1, out=None, table="model")
     with pytest.raises(FailedPrecondition, match="a job that differs in model"):
-        train.run(replace(SECOND, model="dcn"), store=redis_url, shards=1, out=None, continue_from="model")
+        training.run(replace(SECOND, model="dcn"), store=redis_url, shards=1, out=None, continue_from="model")

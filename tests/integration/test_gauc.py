@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from esd.cli import train
 from esd.dispatcher.core.grouped_auc import grouped_auc
 from esd.run.options import RunOptions
 from esd.run.stream import global_batches
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.reports import SCORE_BINS
 from esd.services.domain.tables import OptimizerKind
+from tests.support import training
 from tests.support.reference import train_reference
 
 SCHEMA = """
@@ -60,7 +60,7 @@ def test_gauc_is_that_of_one_process(tmp_path: Path) -> None:
             with urllib.request.urlopen(f"http://{cluster.dispatcher.page}/state.json", timeout=60) as page:
                 pages.append(json.load(page))
 
-    result = train.run(options, store="memory", shards=1, out=None, watch=watch)
+    result = training.run(options, store="memory", shards=1, out=None, watch=watch)
 
     dataset = options.open(1024)
     job = options.job(features=dataset.features, dense_features=1, parameter_servers=("none",))

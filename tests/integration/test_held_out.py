@@ -12,8 +12,7 @@ import torch
 from torch.nn import functional
 
 from esd import TrainedModel as TrainedModelFile
-from esd.cli import train
-from esd.cli.held_out import watched
+from esd.run.held_out import watched
 from esd.run.options import RunOptions
 from esd.run.stream import global_batches, held_out_samples, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
@@ -24,6 +23,7 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.tables import OptimizerKind
 from esd.worker.models import build_model
 from testbed.auc import exact_auc
+from tests.support import training
 from tests.support.reference import TrainedModel, by_feature, initial_rows, train_reference
 
 OPTIONS = RunOptions(
@@ -58,7 +58,7 @@ def held_out_figures(job: JobSpec, trained: TrainedModel, batch: SampleBatch) ->
 @pytest.mark.parametrize("store", ["memory", "redis"])
 def test_each_evaluation_is_that_of_one_process(store: str, redis_url: str) -> None:
     options = replace(OPTIONS, evaluate_every=20)
-    result = train.run(options, store=redis_url if store == "redis" else store, shards=2, out=None)
+    result = training.run(options, store=redis_url if store == "redis" else store, shards=2, out=None)
     assert [each["iteration"] for each in result["evaluations"]] == [20, 40, 50]
 
     stream = training_stream(options)
@@ -82,7 +82,7 @@ def test_each_evaluation_is_that_of_one_process(store: str, redis_url: str) -> N
 def test_evaluations_do_not_change_the_model(tmp_path: Path) -> None:
     for name, every in (("with", 10), ("without", 0)):
         options = replace(OPTIONS, evaluate_every=every, checkpoint_every=10, iterations=25)
-        train.run(options, store="memory", shards=1, out=tmp_path / name)
+        training.run(options, store="memory", shards=1, out=tmp_path / name)
     with np.load(tmp_path / "with/model.npz") as one, np.load(tmp_path / "without/model.npz") as other:
         assert set(one.files) == set(other.files)
         for name in one.files:
@@ -92,7 +92,7 @@ def test_evaluations_do_not_change_the_model(tmp_path: Path) -> None:
 def test_a_run_that_does_not_get_better_stops_at_the_same_place(tmp_path: Path) -> None:
     """At a rate of nothing no evaluation is better than the first; the stream ends where the fourth would wait."""
     options = replace(OPTIONS, learning_rate=1e-30, evaluate_every=5, early_stop="auc:2", epochs=50)
-    result = train.run(options, store="memory", shards=1, out=tmp_path)
+    result = training.run(options, store="memory", shards=1, out=tmp_path)
     stopped_at = 10 + 2 * 5 + options.horizon
     assert [each["iteration"] for each in result["evaluations"]][:3] == [5, 10, 15]
     assert result["iterations"] == stopped_at
@@ -130,7 +130,7 @@ def test_figures_are_given_by_label(tmp_path: Path) -> None:
         OPTIONS, data=str(tmp_path / "trained.csv"), evaluate=str(tmp_path / "judged.csv"), holdout=0.0, schema=schema,
         model="mmoe", hidden="8", cache_rows=200,
     )  # fmt: skip
-    result = train.run(options, store="memory", shards=1, out=tmp_path)
+    result = training.run(options, store="memory", shards=1, out=tmp_path)
     held_out = held_out_samples(options, training_stream(options))
     assert held_out is not None
     judged = SampleBatch.concatenate(list(held_out))
@@ -171,7 +171,7 @@ def test_held_out_samples_that_cannot_be_read_do_not_cost_the_model(tmp_path: Pa
         cache_rows=100,
     )  # fmt: skip
     with pytest.raises(InvalidArgument, match=r"judged\.csv.*perhaps"):
-        train.run(options, store="memory", shards=1, out=tmp_path)
+        training.run(options, store="memory", shards=1, out=tmp_path)
     trained = SampleBatch.concatenate(list(training_stream(options)))
     assert np.isfinite(TrainedModelFile.load(tmp_path / "model.npz").scores(trained)).all()
 
@@ -190,4 +190,4 @@ def test_options_that_do_not_fit_are_refused() -> None:
         ({"data": "synthetic:criteo"}, "needs to know how many samples"),
     ]:
         with pytest.raises(InvalidArgument, match=message):
-            train.run(replace(OPTIONS, **changes), store="memory", shards=1, out=None)
+            training.run(replace(OPTIONS, **changes), store="memory", shards=1, out=None)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from esd.cli import train
-from esd.run.cluster import LocalCluster, local_cluster
+from esd.run.cluster import LocalCluster
 from esd.run.options import RunOptions
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from tests.support import training
 from tests.support.simple_clients import state_when
 
 EVERY, PATIENCE = 4, 5
@@ -29,7 +29,7 @@ ENDS_AT = STOPS_AT - EVERY + 2 * EVERY + OPTIONS.horizon
 
 @pytest.fixture(scope="module")
 def undisturbed() -> dict[str, Any]:
-    result = train.run(OPTIONS, store="memory", shards=1, out=None)
+    result = training.run(OPTIONS, store="memory", shards=1, out=None)
     assert [each["iteration"] for each in result["evaluations"]] == [*range(EVERY, STOPS_AT + 1, EVERY), ENDS_AT]
     assert result["iterations"] == ENDS_AT
     return result
@@ -52,10 +52,10 @@ async def start_driver(cluster: LocalCluster) -> Process:
 
 @pytest.mark.parametrize("victims", [("driver",), ("driver", "dispatcher")], ids=" and ".join)
 async def test_patience_survives(victims: tuple[str, ...], undisturbed: dict[str, Any], tmp_path: Path) -> None:
-    async with local_cluster(
+    async with LocalCluster(
         shards=1, store="memory", worker_links=OPTIONS.bandwidths(), cache_rows=[1500] * 2, logs=tmp_path
     ) as cluster:
-        supervisor = asyncio.create_task(cluster.supervise(5, lambda _: None))
+        supervisor = asyncio.create_task(cluster.supervisor.supervise(5))
         try:
             async with asyncio.timeout(240), AsyncDispatcherClient(cluster.dispatcher.address) as client:
                 driver = await start_driver(cluster)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli import simulate, train
 from esd.run.options import RunOptions
+from esd.run.simulation import replay_run, simulate_run
 from esd.services.domain.errors import FailedPrecondition
+from tests.support import training
 
 OPTIONS = RunOptions(
     data="synthetic:zipf?samples=3000&fields=3&keys=300&skew=1.6",
@@ -30,13 +31,13 @@ def test_a_run_is_simulated_replayed_repeated_and_gone_on_from(
 ) -> None:
     kept = {"store": "memory", "shards": 1, "out": None, "checkpoint_dir": tmp_path}
     log = tmp_path / "decisions.jsonl"
-    result = train.run(OPTIONS, **kept, table="model", decision_log=log)
+    result = training.run(OPTIONS, **kept, table="model", decision_log=log)
     assert result["samples"] == 3000
     assert "mini-batches were hot" in capsys.readouterr().err
-    assert result["operations"] == simulate.run(OPTIONS, None, None)["operations"]
+    assert result["operations"] == simulate_run(OPTIONS)["operations"]
     samples = RunOptions(data=OPTIONS.data, shuffle=300, hot_batches=20, seed=3)
-    assert simulate.replay_result(samples, log)["operations"] == result["operations"]
+    assert replay_run(samples, log)["operations"] == result["operations"]
     with pytest.raises(FailedPrecondition, match=r"wait for 20.* now they .*wait for 10"):
-        train.run(replace(OPTIONS, hot_batches=10), **kept, table="model")
+        training.run(replace(OPTIONS, hot_batches=10), **kept, table="model")
     further = replace(OPTIONS, data="synthetic:zipf?samples=2000&fields=3&keys=300&skew=1.6")
-    assert train.run(further, **kept, continue_from="model")["samples"] == 2000
+    assert training.run(further, **kept, continue_from="model")["samples"] == 2000

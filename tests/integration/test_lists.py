@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli import simulate, train
 from esd.run.options import RunOptions
+from esd.run.simulation import simulate_run
 from esd.run.stream import first_samples, global_batches
 from esd.services.domain.tables import OptimizerKind
+from tests.support import training
 from tests.support.lists import MODEL, ONE_TABLE, SHARED, write_events
 from tests.support.models import assert_trained
 from tests.support.reference import train_reference
@@ -61,12 +62,12 @@ def test_a_cluster_trains_lists_as_one_process_does(
         mechanism=case.mechanism, learning_rate=0.01, seed=3, sync=case.sync,
     )  # fmt: skip
     store = redis_url if case.store == "redis" else "memory"
-    result = train.run(options, store=store, shards=case.shards, out=tmp_path)
+    result = training.run(options, store=store, shards=case.shards, out=tmp_path)
     opened = options.open(1024)
     job = options.job(features=opened.features, dense_features=1, parameter_servers=("none",), labels=opened.labels)
     expected = train_reference(job, global_batches(first_samples(opened, None), BATCH))
     assert result["iterations"] == ITERATIONS
     assert_trained(tmp_path / "model.npz", expected)
-    simulated = simulate.run(options, None, None)
+    simulated = simulate_run(options)
     assert result["operations"] == simulated["operations"]
     assert sum(result["operations"]["evict_push"]) > 0

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from deploy.grafana import dashboard
-from esd.cli.driver import drive
-from esd.cli.held_out import watched
-from esd.run.cluster import local_cluster
+from esd.run.cluster import LocalCluster
+from esd.run.driver import drive
+from esd.run.held_out import watched
 from esd.run.options import RunOptions
 from esd.run.stream import TrainingStream, first_samples, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
@@ -74,7 +74,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     with asyncio.Runner() as runner, redis_server(directory / "redis") as redis:
         chosen = training_stream(OPTIONS)
         stream = GroupedStream(chosen.dataset, chosen.limit, chosen.batch_size)
-        cluster_context = local_cluster(
+        cluster_context = LocalCluster(
             shards=1, store=redis.url, worker_links=OPTIONS.bandwidths(), cache_rows=[400, 400], logs=directory
         )
         cluster = runner.run(cluster_context.__aenter__())
@@ -97,7 +97,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
                     AsyncDispatcherClient(cluster.dispatcher.address) as client,
                     watched(OPTIONS, job, list(first_samples(stream, 2000)), client) as held_out,
                 ):
-                    state = await drive(client, job, stream, lambda _: None, held_out)
+                    state = await drive(client, job, stream, held_out=held_out)
                     await held_out.finish(state.iterations_confirmed)
                     return state
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from esd.cli import train
 from esd.run.options import RunOptions
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+from tests.support import training
 from tests.support.models import assert_same_model
 
 ROWS, WRONG = 256, 70  # the row, counted from 0, that is changed; some iterations are trained before it
@@ -128,7 +128,7 @@ class Trained:
 
 
 def go_on(options: RunOptions, kept: Path, out: Path | None) -> None:
-    train.run(options, store="memory", shards=1, out=out, checkpoint_dir=kept, continue_from="clicks")
+    training.run(options, store="memory", shards=1, out=out, checkpoint_dir=kept, continue_from="clicks")
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
         workers=2, links="1g", batch=16, dim=4, cache_rows=200, learning_rate=0.01, seed=3,
     )  # fmt: skip
     kept = folder / "kept"
-    train.run(options, store="memory", shards=1, out=None, checkpoint_dir=kept, table="clicks")
+    training.run(options, store="memory", shards=1, out=None, checkpoint_dir=kept, table="clicks")
     shutil.copytree(kept, folder / "copy")
     options = replace(options, data=str(folder / "day-2.parquet"))
     go_on(options, folder / "copy", folder / "expected")

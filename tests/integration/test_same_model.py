@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from esd.cli import simulate, train
 from esd.run.options import RunOptions
+from esd.run.simulation import simulate_run
 from esd.run.stream import first_samples, global_batches
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.domain.tables import OptimizerKind
 from testbed.auc import exact_auc
+from tests.support import training
 from tests.support.models import assert_same_model, distance
 from tests.support.reference import TrainedModel, train_reference
 
@@ -151,7 +152,7 @@ def distances_of_one_process_to_itself(options: RunOptions, expected: TrainedMod
 @pytest.mark.parametrize("case", CLUSTERS, ids=lambda case: case.name)
 def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path, redis_url: str) -> None:
     store = redis_url if case.store == "redis" else case.store
-    result = train.run(case.options, store=store, shards=case.shards, out=tmp_path)
+    result = training.run(case.options, store=store, shards=case.shards, out=tmp_path)
     expected = reference(case.options)
     tolerance = 1e-3 if case.options.optimizer is OptimizerKind.ADAM else 1e-4
 
@@ -167,7 +168,7 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
     if case.options.sync == "proactive":
         return  # what is pushed ahead depends on how long iterations take
-    simulated = simulate.run(case.options, None, None)
+    simulated = simulate_run(case.options)
     assert result["operations"] == simulated["operations"]
     assert result["forgotten_rows"] == simulated["forgotten_rows"]
     assert (result["forgotten_rows"] > 0) == (case.options.max_rows > 0)
@@ -202,7 +203,7 @@ def assert_bytes_are_those_charged(result: Mapping[str, Any], simulated: Mapping
 def test_bounds_of_0_give_the_bits_of_pushing_everything(tmp_path: Path) -> None:
     options = replace(BASE, workers=3, batch=20, iterations=30, mechanism="random", checkpoint_every=12, **ADAM)
     for sync in ("full", "none", "bounded:0,0"):
-        result = train.run(replace(options, sync=sync), store="memory", shards=2, out=tmp_path / sync)
+        result = training.run(replace(options, sync=sync), store="memory", shards=2, out=tmp_path / sync)
     assert result["staleness"]["missing_updates"] == 0 < result["staleness"]["reads"][0]
     assert_same_model(tmp_path / "full", tmp_path / "bounded:0,0")
     assert_same_model(tmp_path / "full", tmp_path / "none")
@@ -211,7 +212,7 @@ def test_bounds_of_0_give_the_bits_of_pushing_everything(tmp_path: Path) -> None
 def test_rows_that_go_directly_give_the_bits_of_those_that_do_not(tmp_path: Path) -> None:
     options = replace(BASE, workers=3, batch=20, iterations=30, cache_rows=600, checkpoint_every=12, **ADAM)
     for direct in (False, True):
-        result = train.run(replace(options, direct=direct), store="memory", shards=2, out=tmp_path / str(direct))
+        result = training.run(replace(options, direct=direct), store="memory", shards=2, out=tmp_path / str(direct))
     assert any(result["direct"]["rows"])
     assert_same_model(tmp_path / "True", tmp_path / "False")
 
@@ -220,9 +221,9 @@ def test_stale_copies_give_the_same_bits_in_every_store(tmp_path: Path, redis_ur
     """The plans decide which copy each sample trains; and the cluster moves the rows that the simulator counts."""
     options = replace(BASE, workers=3, batch=20, cache_rows=600, sync="bounded:8,2", iterations=40, **ADAGRAD)
     for store in ("memory", redis_url):
-        result = train.run(options, store=store, shards=2, out=tmp_path / store.partition(":")[0])
+        result = training.run(options, store=store, shards=2, out=tmp_path / store.partition(":")[0])
     assert_same_model(tmp_path / "memory", tmp_path / "redis")
-    simulated = simulate.run(options, None, None)
+    simulated = simulate_run(options)
     assert result["staleness"] == simulated["staleness"]
     assert 0 < result["staleness"]["most_missing"] <= 8 + 2 * 2
     assert result["operations"] == simulated["operations"]
@@ -232,5 +233,5 @@ def test_stale_copies_give_the_same_bits_in_every_store(tmp_path: Path, redis_ur
 def test_the_same_seed_gives_the_same_bits(tmp_path: Path) -> None:
     options = replace(BASE, workers=3, batch=20, cache_rows=600, links="1g,1g,100m", iterations=30, **ADAM)
     for run in ("first", "second"):
-        train.run(options, store="memory", shards=2, out=tmp_path / run)
+        training.run(options, store="memory", shards=2, out=tmp_path / run)
     assert_same_model(tmp_path / "first", tmp_path / "second")

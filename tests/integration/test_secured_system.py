@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli.driver import drive
 from esd.protos import dispatcher_pb2 as pb
 from esd.protos import dispatcher_pb2_grpc
+from esd.run.driver import drive
 from esd.run.export import export_model
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import Unauthenticated
@@ -95,7 +95,7 @@ async def test_a_secured_system_trains(services: Services, certificates: Certifi
     )  # fmt: skip
     user = Credentials.read(ClientSettings(**certificates.of("client", token=True)))
     async with AsyncDispatcherClient(dispatcher, credentials=user) as client, asyncio.timeout(110):
-        state = await drive(client, job, [samples(40)], lambda _: None)
+        state = await drive(client, job, [samples(40)])
     assert (state.phase, state.iterations_confirmed) == (JobPhase.FINISHED, 5)
     assert any(worker.transfers.direct_push for worker in state.workers), "workers reach each other, too"
     await export_model(job, tmp_path / "model.npz", user)

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import esd
-from esd.cli import simulate, train
+from esd.run.simulation import simulate_run
 from esd.run.stream import first_samples, global_batches, held_out_samples, training_stream
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.ids import table_of
 from esd.services.domain.tables import OptimizerKind
 from testbed.auc import exact_auc
+from tests.support import training
 from tests.support.models import assert_trained
 from tests.support.reference import train_reference
 from tests.support.several_tables import ADAGRAD, ADAM, SGD, TabledOptions
@@ -65,7 +66,7 @@ def batches(options: TabledOptions):
 
 @pytest.mark.parametrize("case", CLUSTERS, ids=lambda case: case.name)
 def test_a_cluster_trains_the_tables_of_one_process(case: Cluster, tmp_path: Path, redis_url: str) -> None:
-    result = train.run(case.options, store=redis_url if case.store == "redis" else "memory", shards=case.shards,
+    result = training.run(case.options, store=redis_url if case.store == "redis" else "memory", shards=case.shards,
                        out=tmp_path)  # fmt: skip
     opened = case.options.open(1024)
     job = case.options.job(
@@ -75,7 +76,7 @@ def test_a_cluster_trains_the_tables_of_one_process(case: Cluster, tmp_path: Pat
     tolerance = 1e-3 if job.table.optimizer.kind is OptimizerKind.ADAM else 1e-4
     assert_trained(tmp_path / "model.npz", expected, tolerance)
 
-    simulated = simulate.run(case.options, None, None)
+    simulated = simulate_run(case.options)
     assert result["operations"] == simulated["operations"]
     assert result["bytes"]["reduced"] == simulated["bytes"]["reduced"]
     assert any(result["bytes"]["reduced"]) == ("replicated" in case.options.sync)
@@ -104,7 +105,7 @@ def assert_no_byte_too_many(result: dict[str, Any], simulated: dict[str, Any], c
 def test_held_out_samples_see_all_tables_and_another_run_goes_on_with_them(tmp_path: Path) -> None:
     first = replace(BASE, iterations=20, holdout="0.01", evaluate_every=20)
     keep: dict[str, Any] = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
-    result = train.run(first, out=tmp_path, table="model", **keep)
+    result = training.run(first, out=tmp_path, table="model", **keep)
     held_out = held_out_samples(first, training_stream(first))
     assert held_out is not None
     judged = SampleBatch.concatenate(list(held_out))
@@ -112,7 +113,7 @@ def test_held_out_samples_see_all_tables_and_another_run_goes_on_with_them(tmp_p
     assert result["held_out"]["auc"] == pytest.approx(exact_auc(scores, judged.labels[:, 0]), abs=1e-3)
 
     slower = tuple((dimension, replace(optimizer, learning_rate=0.01)) for dimension, optimizer in first.specs)
-    train.run(replace(first, specs=slower), out=tmp_path, continue_from="model", **keep)
+    training.run(replace(first, specs=slower), out=tmp_path, continue_from="model", **keep)
     trained = [np.unique(batch.ids) for batch in batches(first)] * 2
     ids, versions = np.unique(np.concatenate(trained), return_counts=True)
     with np.load(tmp_path / "model.npz") as model:

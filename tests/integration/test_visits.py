@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import esd
-from esd.cli import train
 from esd.run.stream import held_out_samples, training_stream
 from esd.services.domain.batches import SampleBatch
 from testbed.auc import exact_auc
+from tests.support import training
 from tests.support.models import assert_trained
 from tests.support.visits import copied, model_of_one_process, options_of
 
@@ -25,7 +25,7 @@ def test_the_example_is_the_model_of_one_process(
     monkeypatch.chdir(folder)  # where a user calls the command, and the model is looked for
     monkeypatch.setattr(sys, "path", [*sys.path])  # which the command adds to
     options = options_of(folder, shuffle=300, links="500m,500m,50m,50m", batch=16, dim=8, cache_rows=900)
-    result = train.run(options, store=redis_url if store == "redis" else store, shards=2, out=tmp_path / "out")
+    result = training.run(options, store=redis_url if store == "redis" else store, shards=2, out=tmp_path / "out")
     assert (result["samples"], result["iterations"]) == (1800, 29)
 
     expected, batches = model_of_one_process(options)

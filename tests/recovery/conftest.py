@@ -2,7 +2,7 @@
 
 import pytest
 
-from esd.cli import driver
+from esd.run import driver
 
 
 @pytest.fixture(autouse=True)

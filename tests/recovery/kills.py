@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from esd.cli import train
 from esd.dispatcher.core.sync.flush_ahead import LOOKAHEAD
-from esd.run.cluster import LocalCluster, ServiceProcess
+from esd.run import train
+from esd.run.cluster import LocalCluster
 from esd.run.options import RunOptions
+from esd.run.services import ServiceProcess
 from esd.run.stream import TrainingStream, training_stream
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
+from tests.support import training
 from tests.support.models import assert_same_model
 
 OPTIONS = RunOptions(
@@ -87,7 +89,7 @@ class HeldBack(TrainingStream):
 
 
 def interrupted_run(options: RunOptions, interruption: Interruption, **where: Any) -> dict[str, Any]:
-    """Trains as `train.run` does, with an interruption at the right moment, however late the run is polled."""
+    """Trains as `training.run` does, with an interruption at the right moment, however late the run is polled."""
 
     def held_back(chosen: RunOptions) -> TrainingStream:
         stream = training_stream(chosen)
@@ -97,7 +99,7 @@ def interrupted_run(options: RunOptions, interruption: Interruption, **where: An
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "training_stream", held_back)
-        return train.run(options, watch=interruption, **where)
+        return training.run(options, watch=interruption, **where)
 
 
 def worker(cluster: LocalCluster) -> ServiceProcess:

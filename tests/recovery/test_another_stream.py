@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import redis
 
-from esd.cli import train
 from esd.ps_server.stores.redis.layout import RowKeys
 from esd.run.options import RunOptions
 from esd.services.domain.errors import FailedPrecondition
+from tests.support import training
 
 OPTIONS = RunOptions(
     data="synthetic:zipf?fields=4&keys=2000&samples=2000",
@@ -28,7 +28,7 @@ OPTIONS = RunOptions(
 
 
 def model(options: RunOptions, out: Path, **more: Any) -> dict[str, np.ndarray]:
-    train.run(options, shards=1, out=out, **more)
+    training.run(options, shards=1, out=out, **more)
     with np.load(out / "model.npz") as saved:
         return dict(saved)
 

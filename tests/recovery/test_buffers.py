@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from esd.cli import train
 from tests.recovery.kills import OPTIONS, Killer, assert_same_run, dispatcher, interrupted_run, worker
+from tests.support import training
 
 BUFFERED = replace(OPTIONS, model="tests.support.running_model:Net")
 
@@ -17,7 +17,7 @@ BUFFERED = replace(OPTIONS, model="tests.support.running_model:Net")
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     path = tmp_path_factory.mktemp("undisturbed")
-    return path, train.run(BUFFERED, store="memory", shards=1, out=path)
+    return path, training.run(BUFFERED, store="memory", shards=1, out=path)
 
 
 @pytest.mark.parametrize("victim", [worker, dispatcher])

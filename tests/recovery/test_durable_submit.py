@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli import train
-from esd.cli.attach import run_attached
-from esd.cli.driver import drive
-from esd.cli.report import training_result
-from esd.run.cluster import LocalCluster, local_cluster
+from esd.run.cluster import LocalCluster
+from esd.run.driver import drive
+from esd.run.events import on_progress
 from esd.run.export import export_model
 from esd.run.options import RunOptions
+from esd.run.results import training_result
 from esd.run.stream import training_stream
+from esd.run.train import train_attached
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition
@@ -27,6 +27,7 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import JobPhase, JobState
 from esd.services.domain.tables import OptimizerKind
 from tests.recovery.kills import assert_same_run
+from tests.support import training
 from tests.support.simple_clients import state_when, stream
 
 OPTIONS = RunOptions(
@@ -70,7 +71,7 @@ async def running(
     """A cluster of local processes that are started again when they die."""
     stream = training_stream(OPTIONS)
     async with (
-        local_cluster(
+        LocalCluster(
             shards=1, worker_links=OPTIONS.bandwidths(), cache_rows=[500] * 2, logs=tmp_path, **store
         ) as cluster,
         AsyncDispatcherClient(cluster.dispatcher.address) as client,
@@ -80,7 +81,7 @@ async def running(
             dense_features=len(stream.dataset.dense_features),
             parameter_servers=(cluster.parameter_servers[0].address,),
         )
-        care = asyncio.create_task(cluster.supervise(5, lambda _: None))
+        care = asyncio.create_task(cluster.supervisor.supervise(5))
         try:
             yield cluster, client, job
         finally:
@@ -91,7 +92,7 @@ async def running(
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     path = tmp_path_factory.mktemp("undisturbed")
-    return path, train.run(OPTIONS, store="memory", shards=1, out=path)
+    return path, training.run(OPTIONS, store="memory", shards=1, out=path)
 
 
 async def test_acknowledged_samples_need_not_be_sent_again(undisturbed, tmp_path, own_redis):
@@ -104,7 +105,7 @@ async def test_acknowledged_samples_need_not_be_sent_again(undisturbed, tmp_path
                 source.acknowledged = state.samples_submitted
                 cluster.dispatcher.process.send_signal(signal.SIGKILL)
 
-        await drive(client, job, source, kill)
+        await drive(client, job, source, on_progress(kill))
         assert source.acknowledged > 25 * job.batch_size
         # What checkpoints cover is dropped; the mark of the end is left.
         only = "local log = redis.call('xrange', KEYS[1], '-', '+'); return {#log, log[1][1], log[1][2][2]}"
@@ -113,7 +114,7 @@ async def test_acknowledged_samples_need_not_be_sent_again(undisturbed, tmp_path
         await asyncio.gather(*(worker.process.wait() for worker in cluster.workers))  # they do not come back
         cluster.dispatcher.process.send_signal(signal.SIGKILL)
         source.acknowledged = SAMPLES
-        state = await drive(client, job, source, lambda _: None)
+        state = await drive(client, job, source)
         await export_model(job, tmp_path / "model.npz")
         with pytest.raises(FailedPrecondition, match=f"has ended after {SAMPLES} samples"):
             await client.feed(job.name, lambda _: stream(training_stream(OPTIONS)))
@@ -140,8 +141,9 @@ async def test_a_killed_client_goes_on_where_its_predecessor_was_acknowledged(un
                 first.kill()
             await first.communicate()
         assert (await client.describe()).phase is JobPhase.RUNNING
-        result = await asyncio.to_thread(
-            run_attached, OPTIONS, dispatcher=address, parameter_servers=server, table=job.table.name, out=tmp_path
+        run = await train_attached(
+            OPTIONS, dispatcher=address, parameter_servers=server, table=job.table.name, out=tmp_path
         )
+        result = run.result()
         assert not result["recoveries"]
     assert_same_run(result, tmp_path, undisturbed)

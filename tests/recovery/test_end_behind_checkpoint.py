@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli.driver import drive
-from esd.run.cluster import local_cluster
+from esd.run.cluster import LocalCluster
+from esd.run.driver import drive
+from esd.run.events import on_progress
 from esd.run.export import export_model
 from esd.run.options import RunOptions
 from esd.run.stream import TrainingStream, global_batches, training_stream
@@ -53,7 +54,7 @@ async def _paused(options: RunOptions, deaths: int, folder: Path) -> tuple[JobSp
     """Trains; when all is covered by a checkpoint, a worker dies, and when it is back, the stream ends."""
     stream, may_end = training_stream(options), threading.Event()
     async with (
-        local_cluster(
+        LocalCluster(
             shards=2, store="memory", worker_links=options.bandwidths(), cache_rows=[600, 600], logs=folder
         ) as cluster,
         AsyncDispatcherClient(cluster.dispatcher.address) as client,
@@ -73,7 +74,7 @@ async def _paused(options: RunOptions, deaths: int, folder: Path) -> tuple[JobSp
             elif state.checkpoint == ITERATIONS and len(state.recoveries) == killed:
                 may_end.set()
 
-        driving = drive(client, job, PausesAtTheEnd(stream, may_end), watch)
-        state = await cluster.see_through(driving, restarts=deaths, report=print)
+        driving = drive(client, job, PausesAtTheEnd(stream, may_end), on_progress(watch))
+        state = await cluster.see_through(driving, restarts=deaths, listener=print)
         await export_model(job, folder / "model.npz")
     return job, state

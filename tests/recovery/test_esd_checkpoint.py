@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from esd.cli import checkpoint, train
+from esd.cli import checkpoint
 from esd.run.cluster import LocalCluster
 from esd.run.options import RunOptions
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
+from tests.support import training
 
 OPTIONS = RunOptions(
     workers=1,
@@ -51,7 +52,7 @@ class Place:
         return [each["iteration"] for each in self.json("list")["checkpoints"]]
 
     def train(self, options: RunOptions, out: Path, **more: Any) -> dict[str, np.ndarray]:
-        train.run(options, out=out, **self.run_options, **more)
+        training.run(options, out=out, **self.run_options, **more)
         with np.load(out / "model.npz") as model:
             return dict(model)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli import train
 from esd.services.domain.jobs import RowLimitPolicy
 from tests.recovery.kills import OPTIONS, Killer, assert_same_run, interrupted_run, parameter_server, worker
+from tests.support import training
 
 FULL_TABLE = replace(OPTIONS, max_rows=1_500, at_max_rows=RowLimitPolicy.FORGET)
 
@@ -17,7 +17,7 @@ FULL_TABLE = replace(OPTIONS, max_rows=1_500, at_max_rows=RowLimitPolicy.FORGET)
 @pytest.fixture(scope="module")
 def undisturbed_full_table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     path = tmp_path_factory.mktemp("undisturbed-full-table")
-    result = train.run(FULL_TABLE, store="memory", shards=2, out=path)
+    result = training.run(FULL_TABLE, store="memory", shards=2, out=path)
     assert result["forgotten_rows"] > FULL_TABLE.max_rows
     return path, result
 

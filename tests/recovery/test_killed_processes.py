@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from esd.cli import train
-from esd.cli.driver import drive
 from esd.dispatcher.service.settings import DispatcherSettings
-from esd.run.cluster import LocalCluster, ServiceProcess, local_cluster
+from esd.run.cluster import LocalCluster
+from esd.run.driver import drive
+from esd.run.events import on_progress
 from esd.run.export import export_model
+from esd.run.services import ServiceProcess
 from esd.run.stream import global_batches, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
@@ -35,6 +36,7 @@ from tests.recovery.kills import (
     parameter_server,
     worker,
 )
+from tests.support import training
 from tests.support.models import assert_same_model
 from tests.support.redis_cluster import redis_cluster
 from tests.support.reference import train_reference
@@ -60,7 +62,7 @@ class HeldBack:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     path = tmp_path_factory.mktemp("undisturbed")
-    return path, train.run(OPTIONS, store="memory", shards=2, out=path)
+    return path, training.run(OPTIONS, store="memory", shards=2, out=path)
 
 
 def test_a_killed_worker_comes_back_and_all_go_on_from_the_checkpoint(undisturbed, tmp_path):
@@ -106,7 +108,7 @@ def test_a_killed_parameter_server_goes_back_to_its_checkpoint_directory(undistu
 def test_a_kill_where_rows_are_pushed_ahead(tmp_path):
     """Pushes ahead depend on measurements, and dispatch by a hash on the samples alone."""
     options = replace(OPTIONS, sync="proactive", mechanism="hash", hash_field=0)
-    train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    training.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     result = interrupted_run(options, Killer(worker), store="memory", shards=2, out=tmp_path)
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
     assert_same_model(tmp_path, tmp_path / "undisturbed")
@@ -115,7 +117,7 @@ def test_a_kill_where_rows_are_pushed_ahead(tmp_path):
 @pytest.mark.parametrize(("sync", "victim"), [("full", worker), ("write-through", parameter_server), ("none", worker)])
 def test_a_kill_where_all_that_is_trained_is_pushed(sync, victim, tmp_path):
     options = replace(OPTIONS, sync=sync)
-    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    expected = training.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     result = interrupted_run(options, Killer(victim), **keep, out=tmp_path)
     assert [each["iterations_redone"] >= 10 for each in result["recoveries"]] == [True]
@@ -126,7 +128,7 @@ def test_a_kill_where_all_that_is_trained_is_pushed(sync, victim, tmp_path):
 def test_a_kill_where_rows_go_directly(victim, tmp_path):
     """Rows on their way from worker to worker are trained again; the workers meet anew, at new addresses."""
     options = replace(OPTIONS, direct=True)
-    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    expected = training.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     result = interrupted_run(options, Killer(victim), **keep, out=tmp_path)
     assert sum(result["direct"]["rows"]) > 100
@@ -138,7 +140,7 @@ def test_a_kill_where_rows_go_directly(victim, tmp_path):
 def test_a_kill_where_rows_are_replicated(victim, tmp_path):
     """The rows have been chosen before the checkpoint; they are pulled again at each worker, and stay replicated."""
     options = replace(OPTIONS, sync="replicated:100", seed=8)
-    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    expected = training.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     result = interrupted_run(options, Killer(victim), **keep, out=tmp_path)
     assert any(result["bytes"]["reduced"])
@@ -150,7 +152,7 @@ def test_a_kill_where_samples_are_in_hot_and_normal_batches(victim, tmp_path, ca
     """The driver makes the same batches again, from the first sample on, and leaves out the trained ones."""
     data = "synthetic:zipf?samples=4000&fields=3&keys=300&skew=1.6"
     options = replace(OPTIONS, data=data, model="dlrm", sync="replicated:100", hot_batches=20, seed=8)
-    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    expected = training.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     assert int(re.search(r"(\d+) mini-batches were hot", capsys.readouterr().err)[1]) > 5
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     kill = Killer(victim)
@@ -163,7 +165,7 @@ def test_a_kill_where_samples_are_in_hot_and_normal_batches(victim, tmp_path, ca
 def test_a_kill_where_copies_may_be_stale(victim, tmp_path):
     """The model depends on the copy that each worker trained, and all of it is planned again as it was."""
     options = replace(OPTIONS, sync="bounded:6,3")
-    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    expected = training.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     assert expected["staleness"]["missing_updates"] > 0
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     kill = Killer(victim)
@@ -202,7 +204,7 @@ def test_a_parameter_server_may_die_while_the_model_is_fetched(undisturbed, tmp_
             killed[0].kill()
 
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
-    result = train.run(OPTIONS, **keep, out=tmp_path, watch=watch)
+    result = training.run(OPTIONS, **keep, out=tmp_path, watch=watch)
     assert killed
     assert_same_run(result, tmp_path, undisturbed)
 
@@ -220,7 +222,7 @@ async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path)
     settings = {"shards": 1, "store": "memory", "worker_links": options.bandwidths(), "cache_rows": [600] * 3}
     restarts, back = [], threading.Event()
     async with (
-        local_cluster(**settings, logs=tmp_path, rejoin_seconds=2.0) as cluster,
+        LocalCluster(**settings, logs=tmp_path, rejoin_seconds=2.0) as cluster,
         AsyncDispatcherClient(cluster.dispatcher.address) as client,
         asyncio.TaskGroup() as tasks,
     ):
@@ -240,7 +242,9 @@ async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path)
             parameter_servers=(cluster.parameter_servers[0].address,),
         )
 
-        state = await drive(client, job, HeldBack(training_stream(options), 75 * job.batch_size, back), watch)
+        state = await drive(
+            client, job, HeldBack(training_stream(options), 75 * job.batch_size, back), on_progress(watch)
+        )
         assert restarts
         assert [each.slot for each in state.workers] == [0, 1, 2]
         assert any("worker-1" in each.cause and each.cause.endswith("joins") for each in state.recoveries)
@@ -276,5 +280,5 @@ def test_a_redis_cluster_fails_over(undisturbed, tmp_path):
 def test_a_finished_run_can_be_repeated_on_its_store(undisturbed, tmp_path, redis_url):
     """The second run goes on from the last checkpoint of the first."""
     for run in ("first", "second"):
-        result = train.run(OPTIONS, store=redis_url, shards=2, out=tmp_path / run)
+        result = training.run(OPTIONS, store=redis_url, shards=2, out=tmp_path / run)
         assert_same_run(result, tmp_path / run, undisturbed)

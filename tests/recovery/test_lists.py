@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli import train
 from esd.run.options import RunOptions
 from tests.recovery.kills import OPTIONS, Killer, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
+from tests.support import training
 from tests.support.lists import MODEL, SHARED, write_events
 
 
@@ -25,7 +25,7 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> RunOptions:
 @pytest.fixture(scope="module")
 def undisturbed(options: RunOptions, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     path = tmp_path_factory.mktemp("undisturbed")
-    return path, train.run(options, store="memory", shards=2, out=path)
+    return path, training.run(options, store="memory", shards=2, out=path)
 
 
 @pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])

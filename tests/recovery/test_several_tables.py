@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from esd.cli import checkpoint, train
+from esd.cli import checkpoint
 from esd.services.domain.jobs import RowLimitPolicy
 from tests.recovery.kills import Killer, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
+from tests.support import training
 from tests.support.models import assert_same_model
 from tests.support.several_tables import ADAGRAD, ADAM, TabledOptions
 
@@ -33,7 +34,7 @@ OPTIONS = TabledOptions(
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     path = tmp_path_factory.mktemp("undisturbed")
-    return path, train.run(OPTIONS, store="memory", shards=2, out=path)
+    return path, training.run(OPTIONS, store="memory", shards=2, out=path)
 
 
 @pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
@@ -54,7 +55,7 @@ def test_a_killed_parameter_server_goes_on_with_the_tables_that_redis_has(undist
 
 def test_esd_checkpoint_goes_back_with_all_tables(undisturbed, tmp_path):
     keep = {"store": "memory", "checkpoint_dir": tmp_path / "kept"}
-    train.run(OPTIONS, **keep, shards=2, out=tmp_path / "first")
+    training.run(OPTIONS, **keep, shards=2, out=tmp_path / "first")
 
     def esd(*arguments: str) -> dict:
         result = CliRunner().invoke(checkpoint.app, [*arguments, "--checkpoint-dir", str(tmp_path / "kept"), "--json"])
@@ -68,13 +69,13 @@ def test_esd_checkpoint_goes_back_with_all_tables(undisturbed, tmp_path):
     assert all(not each["damage"] for each in esd("verify")["checkpoints"])
     esd("restore", "50")
     assert [each["iteration"] for each in esd("list")["checkpoints"]] == [50]
-    train.run(OPTIONS, **keep, shards=1, out=tmp_path / "again")
+    training.run(OPTIONS, **keep, shards=1, out=tmp_path / "again")
     assert_same_model(tmp_path / "again", undisturbed[0])
 
 
 def test_rows_of_all_tables_leave_a_full_job_and_come_back_as_new(tmp_path):
     options = replace(OPTIONS, max_rows=1000, at_max_rows=RowLimitPolicy.FORGET, iterations=40)
-    expected = train.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    expected = training.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     assert expected["forgotten_rows"] > 0
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     result = interrupted_run(options, Killer(worker, iteration=32), **keep, out=tmp_path)

@@ -65,6 +65,9 @@ UPWARD = [
     ("esd.ps_server.service", "redis", "redis"),
     ("esd.dispatcher.service", "torch", "torch"),
     ("esd.worker.service", "prometheus_client", "prometheus_client"),
+    ("esd.run", "rich", "typer and rich"),
+    ("esd.advice", "typer", "typer and rich"),
+    ("esd.cluster", "rich", "typer and rich"),
 ]
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
-from esd.cli import sizing
+from esd.advice import sizing
 from esd.cli.main import app
 from esd.services.domain.errors import EsdError
 

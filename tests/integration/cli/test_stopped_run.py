@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from esd.cli import train
+from esd.cli.shown_run import ShownRun
+from esd.cli.stopping import run_until_stopped
 from esd.run.cluster import LocalCluster
 from esd.run.options import RunOptions
+from esd.run.results import Result
+from esd.run.train import train
 from esd.services.domain.state import JobState
+from tests.support.training import Watch, watching
 
 OPTIONS = RunOptions(
     workers=1,
@@ -25,6 +29,15 @@ OPTIONS = RunOptions(
     checkpoint_every=5,
     iterations=200,
 )
+
+
+def shown_run(
+    options: RunOptions, out: Path, kept: Path | None, watch: Watch = lambda _cluster, _state: None
+) -> Result:
+    """Trains as the command does; `watch` sees the cluster and each state of the job."""
+    with ShownRun(options.mechanism, None if kept is None else lambda _: "the same command") as shown:
+        work = train(options, watching(watch, shown), out=out, checkpoint_dir=kept)
+        return run_until_stopped(work).result()
 
 
 def stop_late(number: int = signal.SIGINT) -> Callable[[LocalCluster, JobState], None]:
@@ -43,13 +56,13 @@ def test_a_run_that_is_stopped_goes_on_at_the_checkpoint_that_it_names(
 ) -> None:
     kept = tmp_path / "kept"
     with pytest.raises(end):
-        train.run(OPTIONS, store="memory", shards=1, out=tmp_path, checkpoint_dir=kept, watch=stop_late(number))
+        shown_run(OPTIONS, tmp_path, kept, stop_late(number))
     told = " ".join(capsys.readouterr().err.split())
     stopped = re.search(r"stopped; the same command goes on at iteration (\d+), the last checkpoint", told)
     assert stopped is not None, told
 
     faster = replace(OPTIONS, links="1g")  # which changes no job
-    result = train.run(faster, store="memory", shards=1, out=tmp_path, checkpoint_dir=kept)
+    result = shown_run(faster, tmp_path, kept)
     told = " ".join(capsys.readouterr().err.split())
     goes_on = re.search(r"goes on at iteration (\d+), the last checkpoint of table embeddings", told)
     assert goes_on is not None, told
@@ -59,5 +72,5 @@ def test_a_run_that_is_stopped_goes_on_at_the_checkpoint_that_it_names(
 
 def test_a_run_that_keeps_nothing_promises_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt):
-        train.run(OPTIONS, store="memory", shards=1, out=tmp_path, watch=stop_late())
+        shown_run(OPTIONS, tmp_path, None, stop_late())
     assert "stopped" not in capsys.readouterr().err

@@ -13,8 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from esd.cli.driver import drive
 from esd.dispatcher.service.run import submit
+from esd.run.driver import drive
+from esd.run.events import on_progress
 from esd.services.clients.dispatcher import DispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition, NotFound
@@ -68,7 +69,9 @@ async def test_the_command_cancels_what_runs(dispatcher: Dispatcher) -> None:
 
 async def test_a_driver_that_is_stopped_cancels_its_job(dispatcher: Dispatcher) -> None:
     polled = asyncio.Event()
-    driving = asyncio.create_task(drive(dispatcher.client, JOB, repeat(samples(8)), lambda _: polled.set()))
+    driving = asyncio.create_task(
+        drive(dispatcher.client, JOB, repeat(samples(8)), on_progress(lambda _: polled.set()))
+    )
     await asyncio.wait_for(polled.wait(), 60)
     driving.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -86,17 +89,17 @@ async def test_a_driver_whose_stream_cannot_be_read_cancels_its_job(dispatcher: 
             return broken()
 
     with pytest.raises(ValueError, match="line 9"):
-        await drive(dispatcher.client, JOB, Stream(), lambda _: None)
+        await drive(dispatcher.client, JOB, Stream())
     assert (
         await dispatcher.client.describe()
     ).failure == "it was cancelled: its driver cannot go on: line 9 is no sample"
 
 
 async def test_a_second_driver_that_is_refused_leaves_the_job_alone(dispatcher: Dispatcher) -> None:
-    first = asyncio.create_task(drive(dispatcher.client, JOB, repeat(samples(8)), lambda _: None))
+    first = asyncio.create_task(drive(dispatcher.client, JOB, repeat(samples(8))))
     await state_when(dispatcher.client, lambda state: state.samples_submitted > 0)
     with pytest.raises(FailedPrecondition, match="another Submit call feeds job flights"):
-        await drive(dispatcher.client, JOB, repeat(samples(8)), lambda _: None)
+        await drive(dispatcher.client, JOB, repeat(samples(8)))
     assert (await dispatcher.client.describe()).phase is JobPhase.WAITING_FOR_WORKERS
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)

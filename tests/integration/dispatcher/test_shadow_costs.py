@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from esd.cli.report import training_result
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.service.run import shadow
 from esd.dispatcher.service.run.shadow import Shadows
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.simulator.simulate import simulate
 from esd.native.engine import BatchIds
+from esd.run.results import training_result
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import ShadowCost
 from esd.services.runtime.metrics import REGISTRY

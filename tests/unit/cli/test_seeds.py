@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from esd.cli.seeds import over_seeds, print_seeds
+from esd.cli.seeds import print_seeds
+from esd.run.seeds import over_seeds
 
 
 def run(seed: int, *, held_out: bool = True) -> dict:

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from esd.run import cluster as launcher
-from esd.run.cluster import LocalCluster, ServiceFailed, ServiceProcess, pauses_between_restarts
+from esd.run import services as running_services
+from esd.run import supervision
+from esd.run.events import Event, ServiceNotReady, ServiceRestarted
+from esd.run.services import ServiceFailed, ServiceProcess
+from esd.run.supervision import Supervisor, pauses_between_restarts
 
 # Each start takes a line off the file: `serve` gets ready and stays, `die` gets ready and dies, `fail` dies before,
 # `wait` never gets ready, `done` ends well.
@@ -49,8 +52,8 @@ class Services:
         self.made.append(service)
         return service
 
-    async def cluster(self, server: str, dispatcher: str = "serve", worker: str = "serve") -> LocalCluster:
-        return LocalCluster(
+    async def cluster(self, server: str, dispatcher: str = "serve", worker: str = "serve") -> Supervisor:
+        return Supervisor(
             [await self.make("ps-0", server)],
             await self.make("dispatcher", dispatcher),
             [await self.make("worker-0", worker)],
@@ -62,7 +65,7 @@ class Services:
 
 @pytest.fixture
 async def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Services]:
-    monkeypatch.setattr(launcher, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(supervision, "_FIRST_PAUSE_SECONDS", 0.01)
     made = Services(tmp_path)
     yield made
     for service in made.made:
@@ -78,11 +81,12 @@ async def running_again(service: ServiceProcess, restarts: int) -> str:
 
 async def test_a_start_that_fails_is_tried_again_and_counts(services: Services) -> None:
     cluster = await services.cluster("die fail fail serve")
-    told: list[str] = []
+    told: list[Event] = []
     async with asyncio.timeout(110):
         work = running_again(cluster.parameter_servers[0], 3)
         assert await cluster.see_through(work, 3, told.append) == "done"
-    assert [line.partition(" started again")[2] for line in told] == ["", " in 0.01 s", " in 0.02 s"]
+    assert told == [ServiceRestarted("ps-0", 3, pause) for pause in (0, 0.01, 0.02)]
+    assert [str(each).partition(" started again")[2] for each in told] == ["", " in 0.01 s", " in 0.02 s"]
     assert [service.restarts for service in cluster.services] == [0, 0, 3]
 
 
@@ -90,7 +94,7 @@ async def test_the_budget_is_shared_and_its_end_is_the_failure_of_one_that_died(
     cluster = await services.cluster("die fail fail fail fail", dispatcher="die fail fail fail fail")
     async with asyncio.timeout(110):
         with pytest.raises(ServiceFailed, match=r"^(dispatcher|ps-0) ended with exit code 3"):
-            await cluster.see_through(asyncio.Event().wait(), 5, lambda _: None)
+            await cluster.see_through(asyncio.Event().wait(), 5)
     assert sum(service.restarts for service in cluster.services) == 5
 
 
@@ -102,20 +106,20 @@ async def test_one_that_does_not_get_ready_keeps_no_other_from_being_started_aga
         assert cluster.parameter_servers[0].restarts < 2  # it was not given up yet
 
     async with asyncio.timeout(110):
-        await cluster.see_through(work(), 5, lambda _: None)
+        await cluster.see_through(work(), 5)
 
 
 async def test_one_that_is_not_ready_in_time_is_stopped_and_started_again(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher, "START_SECONDS", 1.0)
+    monkeypatch.setattr(running_services, "START_SECONDS", 1.0)
     cluster = await services.cluster("die wait" + 20 * " serve")  # the last ones may be slow to start, too
-    told: list[str] = []
+    told: list[Event] = []
 
     async def work() -> None:
         while not services.left("ps-0").startswith("serve"):  # noqa: ASYNC110 - nobody tells of its start
             await asyncio.sleep(0.01)
-        while not any("not ready within 1 s" in line for line in told):  # noqa: ASYNC110 - it tells nobody else
+        while not any(isinstance(each, ServiceNotReady) and "not ready within 1 s" in str(each) for each in told):  # noqa: ASYNC110 - it tells nobody else
             await asyncio.sleep(0.01)
         await running_again(cluster.parameter_servers[0], 2)
 
@@ -131,7 +135,7 @@ async def test_a_worker_that_is_done_is_left_alone_and_a_service_is_not(services
         await running_again(cluster.dispatcher, 1)
 
     async with asyncio.timeout(110):
-        await cluster.see_through(work(), 5, lambda _: None)
+        await cluster.see_through(work(), 5)
     assert [service.restarts for service in cluster.services] == [0, 1, 0]
     assert services.left("worker-0") == "serve"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from esd.cli import driver
+from esd.run import driver
+from esd.run.events import AlreadyTrained, Checkpointed, Event, NotCancelled, Progressed, Resumed, Retrying
 from esd.services.domain.errors import EsdError, NotFound, Unavailable
 from esd.services.domain.state import JobPhase, JobState, Quality
 from tests.support.simple_clients import job_with
@@ -53,61 +53,53 @@ class Dispatcher:
     ],
     ids=["finished before", "trained", "trained, and the dispatcher was started again at the end"],
 )
-async def test_nothing_was_trained_now_is_said_only_if_it_is_so(says, trained, capsys, monkeypatch):
+async def test_nothing_was_trained_now_is_said_only_if_it_is_so(says, trained, monkeypatch):
     monkeypatch.setattr(driver, "POLL_SECONDS", 0.0)
-    final = await driver.drive(Dispatcher(*says), JOB, [], lambda _: None)
+    events: list[Event] = []
+    final = await driver.drive(Dispatcher(*says), JOB, [], events.append)
     assert final.iterations_confirmed == 20
-    assert ("nothing was trained now" not in " ".join(capsys.readouterr().err.split())) == trained
+    said = [str(event) for event in events if event == AlreadyTrained(JOB.table.name, 20)]
+    assert [("nothing was trained now" in each) for each in said] == [True] * (not trained)
 
 
-async def test_what_is_away_is_told_once_until_it_is_back(capsys, monkeypatch):
+async def test_what_is_away_is_told_once_until_it_is_back(monkeypatch):
     monkeypatch.setattr(driver, "POLL_SECONDS", 0.0)
     away = [Unavailable("nobody at 127.0.0.1:1")] * 2
-    await driver.drive(Dispatcher(*away, RUNNING, *away, FINISHED), JOB, [], lambda _: None)
-    assert capsys.readouterr().err.count("nobody at 127.0.0.1:1; tried again for 60 s") == 2
+    events: list[Event] = []
+    await driver.drive(Dispatcher(*away, RUNNING, *away, FINISHED), JOB, [], events.append)
+    assert [str(event) for event in events].count("nobody at 127.0.0.1:1; tried again for 60 s") == 2
 
 
-async def test_a_dispatcher_that_gets_the_job_again_is_not_called_away(capsys, monkeypatch):
+async def test_a_dispatcher_that_gets_the_job_again_is_not_called_away(monkeypatch):
     monkeypatch.setattr(driver, "POLL_SECONDS", 0.0)
-    await driver.drive(Dispatcher(RUNNING, NotFound("no job yet"), FINISHED), JOB, [], lambda _: None)
-    assert "tried again" not in capsys.readouterr().err
+    events: list[Event] = []
+    await driver.drive(Dispatcher(RUNNING, NotFound("no job yet"), FINISHED), JOB, [], events.append)
+    assert not any(isinstance(event, Retrying) for event in events)
 
 
-async def test_a_dispatcher_that_does_not_answer_whoever_stops_is_said_to(capsys, monkeypatch):
+async def test_a_dispatcher_that_does_not_answer_whoever_stops_is_said_to(monkeypatch):
     class Hanging(Dispatcher):
         async def cancel_job(self, _job: str, _reason: str) -> None:
             await asyncio.Event().wait()
 
     monkeypatch.setattr(driver, "_CANCEL_SECONDS", 0.01)
-    driving = asyncio.create_task(driver.drive(Hanging(RUNNING), JOB, [], lambda _: driving.cancel()))
+    events: list[Event] = []
+
+    def cancel(event: Event) -> None:
+        events.append(event)
+        driving.cancel()
+
+    driving = asyncio.create_task(driver.drive(Hanging(RUNNING), JOB, [], cancel))
     with pytest.raises(asyncio.CancelledError):
         await driving
-    assert f"job {JOB.name} could not be cancelled: no answer within 0.01 s" in capsys.readouterr().err
+    assert events[-1] == NotCancelled(JOB.name, "no answer within 0.01 s")
+    assert str(events[-1]) == f"job {JOB.name} could not be cancelled: no answer within 0.01 s"
 
 
-@pytest.mark.parametrize("tasks", [0, 1, 2], ids="the signal comes while a task {} deep has the processor".format)
-@pytest.mark.parametrize("signals", [1, 2])
-def test_sigterm_lets_a_run_clear_up(tasks: int, signals: int) -> None:
-    cleared = []
-
-    async def step(deeper: int) -> None:
-        if deeper:
-            await asyncio.create_task(step(deeper - 1))
-        signal.raise_signal(signal.SIGTERM)
-        await asyncio.Event().wait()
-
-    async def work() -> None:
-        try:
-            await step(tasks)
-        except asyncio.CancelledError:
-            for _ in range(1, signals):
-                signal.raise_signal(signal.SIGTERM)
-            await asyncio.sleep(0.01)  # as what asks the dispatcher to end the job
-            cleared.append(True)
-            raise
-
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended:
-        driver.run_until_stopped(work())
-    assert (ended.value.code, cleared) == (143, [True])
-    assert signal.getsignal(signal.SIGTERM) is before
+async def test_a_checkpoint_and_a_way_back_are_reported_once(monkeypatch):
+    monkeypatch.setattr(driver, "POLL_SECONDS", 0.0)
+    events: list[Event] = []
+    back = replace(RUNNING, resumed_from=10, checkpoint=10)
+    await driver.drive(Dispatcher(RUNNING, back, back, replace(back, checkpoint=15), FINISHED), JOB, [], events.append)
+    noted = [event for event in events if not isinstance(event, Progressed)]
+    assert noted == [Resumed(JOB.table.name, 10), Checkpointed(10), Checkpointed(15)]

@@ -11,29 +11,26 @@ again begins with that, and evaluates what is missing: it stops where one that w
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from esd.cli.report import messages
 from esd.run.early_stop import EarlyStop
 from esd.run.evaluation import Evaluator
+from esd.run.events import Evaluated, EvaluationMissed, EvaluationsNotKept, Listener, StoppingEarly, ignore
 from esd.run.options import RunOptions
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound
 from esd.services.domain.jobs import JobSpec
-from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, JobState, Quality
+from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, JobState
 from esd.services.runtime.retry import AWAY, repeated
 from esd.services.runtime.security import PLAINTEXT, Credentials
 
 _PATIENCE_SECONDS = 60.0  # with parameter servers that are away
 _MISSING_SECONDS = 600.0  # without the checkpoint of an evaluation, when all that was submitted is trained
-
-Announce = Callable[[str], None]
 
 
 class HeldOut:
@@ -45,7 +42,7 @@ class HeldOut:
         client: of the dispatcher, which keeps what was found.
         every: iterations between evaluations; 0: there is one at the end only.
         early_stop: ends the run; None: nothing does.
-        announce: is told each result.
+        listener: gets each evaluation, and why one is missing.
 
     Attributes:
         evaluations: those that were made, in order; also by an earlier driver of the job.
@@ -60,7 +57,7 @@ class HeldOut:
         *,
         every: int,
         early_stop: EarlyStop | None,
-        announce: Announce,
+        listener: Listener = ignore,
     ) -> None:
         self.evaluations: list[Evaluation] = []
         self.stopped = False
@@ -69,11 +66,11 @@ class HeldOut:
         self._client = client
         self._every = every
         self._early_stop = early_stop
-        self._announce = announce
+        self._listener = listener
         self._done = job.first_iteration  # the evaluations up to this iteration are made, or are given up
         self._running: asyncio.Task[None] | None = None
         self._recording: asyncio.Task[None] | None = None
-        self._not_recorded = ""  # why, as it was announced
+        self._not_recorded = ""  # why, as it was reported
         self._changed = asyncio.Event()
         self._missing_since: float | None = None
         self._begun = False
@@ -161,13 +158,13 @@ class HeldOut:
         except EsdError as error:
             if str(error) != self._not_recorded:
                 self._not_recorded = str(error)
-                self._announce(f"the dispatcher has not kept the evaluations: {error}")
+                self._listener(EvaluationsNotKept(str(error)))
 
     async def _evaluate(self, checkpoint: int) -> None:
         try:
             labels = await repeated(lambda: self._evaluator.evaluate(checkpoint), _PATIENCE_SECONDS, on=AWAY)
         except (FailedPrecondition, NotFound) as error:
-            self._announce(f"no evaluation at iteration {checkpoint}: {error}")
+            self._listener(EvaluationMissed(checkpoint, str(error)))
         else:
             self._add(Evaluation(checkpoint, labels))
             # Before the stream goes on: so the next checkpoint but one has it, and a driver that is started again there
@@ -184,15 +181,11 @@ class HeldOut:
         if early_stop is not None and early_stop.stops(self.evaluations[-1]):
             self.stopped = True
             best, at = early_stop.best
-            self._announce(f"stopping early: the best {early_stop.metric}, {best:.4f}, was at iteration {at}")
+            self._listener(StoppingEarly(early_stop.metric, best, at))
 
     def _add(self, evaluation: Evaluation) -> None:
         self.evaluations.append(evaluation)
-        figures = describe(evaluation.quality)
-        if len(self._job.labels) > 1:
-            of_labels = zip(self._job.labels, evaluation.labels, strict=True)
-            figures = "; ".join(f"{label}: {describe(quality)}" for label, quality in of_labels)
-        self._announce(f"held out, iteration {evaluation.iteration}: {figures}")
+        self._listener(Evaluated(evaluation, self._job.labels))
 
     def _allowed(self) -> int:
         """How many samples of the stream may be submitted now."""
@@ -208,7 +201,7 @@ class HeldOut:
         if self._missing_since is None:
             self._missing_since = now
         elif now - self._missing_since > _MISSING_SECONDS:
-            self._announce(f"no evaluation at iteration {due}: there is no checkpoint")
+            self._listener(EvaluationMissed(due, "there is no checkpoint"))
             self._done, self._missing_since = due, None
             self._changed.set()
 
@@ -224,6 +217,7 @@ async def watched(
     samples: Iterable[SampleBatch] | None,
     client: AsyncDispatcherClient,
     credentials: Credentials = PLAINTEXT,
+    listener: Listener = ignore,
 ) -> AsyncIterator[HeldOut | None]:
     """Makes the evaluations of a job that these options ask for, on these samples; None if there are none.
 
@@ -235,22 +229,9 @@ async def watched(
         return
     early_stop = None if chosen.early_stop is None else EarlyStop.parse(chosen.early_stop)
     evaluator = Evaluator(job, samples, credentials)
-    held_out = HeldOut(job, evaluator, client, every=chosen.evaluate_every, early_stop=early_stop, announce=_print)
+    held_out = HeldOut(job, evaluator, client, every=chosen.evaluate_every, early_stop=early_stop, listener=listener)
     try:
         await evaluator.prepare()
         yield held_out
     finally:
         await held_out.aclose()
-
-
-def _print(line: str) -> None:
-    messages.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def describe(quality: Quality) -> str:
-    """Returns the figures in one line."""
-    within = "" if math.isnan(quality.gauc) else f"GAUC {quality.gauc:.4f}, "
-    return (
-        f"loss {quality.loss:.4f}, AUC {quality.auc:.4f}, {within}normalised entropy {quality.normalised_entropy:.4f}, "
-        f"calibration {quality.calibration:.4f}"
-    )

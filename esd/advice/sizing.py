@@ -1,4 +1,4 @@
-"""What `esd plan` knows of a run: the profile of its data, the footprint of its model, and simulations of its sizes."""
+"""What an advice knows of a run: the profile of its data, the footprint of its model, and simulations of its sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from multiprocessing import get_context
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.cli.report import messages
+from esd.advice.steps import StepListener, ignore
 from esd.data import Dataset
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import simulate
@@ -81,12 +81,14 @@ class Profile:
         return (batch for batch in global_batches(self.samples, size) if len(batch) == size)
 
 
-def size_search(chosen: RunOptions, profile: Profile, footprint: Footprint, memory: float) -> SizeSearch:
+def size_search(
+    chosen: RunOptions, profile: Profile, footprint: Footprint, memory: float, listener: StepListener = ignore
+) -> SizeSearch:
     """Returns the search for the batch and the cache that train fastest in `memory` bytes per worker."""
     rows = profile.table.room(profile.job(chosen).tables)
 
     def show(batch: int, cache_rows: int) -> Trial:
-        messages.print(f"simulation of {batch} samples, {cache_rows:,} cached rows", style="dim", highlight=False)
+        listener(f"simulation of {batch} samples, {cache_rows:,} cached rows")
         return simulated(chosen, profile, footprint, batch, cache_rows)
 
     return SizeSearch(

@@ -1,4 +1,4 @@
-"""Whether rows are better replicated than pulled and pushed, and how many: simulated for `esd plan`."""
+"""Whether rows are better replicated than pulled and pushed, and how many: simulated for an advice."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from esd.cli.report import messages
-from esd.cli.sizing import Profile, simulated
+from esd.advice.sizing import Profile, simulated
+from esd.advice.steps import StepListener, ignore
 from esd.dispatcher.simulator.sizing.search import Trial
 from esd.run.options import RunOptions
 from esd.services.domain.errors import ResourceExhausted
@@ -17,7 +17,9 @@ from esd.services.domain.sync import OnDemand, Replicated
 _STEP = 4  # between numbers of replicated rows that are told apart
 
 
-def ways_to_synchronise(chosen: RunOptions, profile: Profile, footprint: Footprint, asked: Trial) -> dict[str, Trial]:
+def ways_to_synchronise(
+    chosen: RunOptions, profile: Profile, footprint: Footprint, asked: Trial, listener: StepListener = ignore
+) -> dict[str, Trial]:
     """Simulates ways that train the same model beside the one that is asked for.
 
     `none`, `full`, `write-through` and `proactive` move no less than `on-demand`: they are simulated only when asked
@@ -28,7 +30,8 @@ def ways_to_synchronise(chosen: RunOptions, profile: Profile, footprint: Footpri
         chosen: the options of the run, with the batch, the cached rows and the policy that are recommended.
         profile: of its samples.
         footprint: of its model.
-        asked: what was simulated with these.
+        asked: the simulation with these.
+        listener: gets a line before each simulation.
 
     Returns:
         By `--sync`, what is asked for first; that alone where it does not train the model of the others.
@@ -39,7 +42,7 @@ def ways_to_synchronise(chosen: RunOptions, profile: Profile, footprint: Footpri
 
     def trial(sync: str) -> Trial | None:
         if sync not in trials:
-            messages.print(f"simulation of --sync {sync}", style="dim", highlight=False)
+            listener(f"simulation of --sync {sync}")
             try:
                 trials[sync] = simulated(replace(chosen, sync=sync), profile, footprint, asked.batch, asked.cache_rows)
             except ResourceExhausted:  # the other rows of an iteration do not fit beside them

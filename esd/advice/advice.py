@@ -1,0 +1,85 @@
+"""An advice: what to train with, why, and the command that trains so."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass, fields
+from enum import Enum
+from typing import Any
+
+from esd.dispatcher.simulator.sizing.access import AccessTable
+from esd.dispatcher.simulator.sizing.search import Trial
+from esd.dispatcher.simulator.sizing.shapes import fit_shapes
+from esd.run.options import RunOptions, option_name
+from esd.services.domain.footprint import Footprint
+
+SHARES = (0.5, 0.9, 0.99)  # of the lookups, whose rows are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to train with, and why.
+
+    Attributes:
+        chosen: the options of the run, with what is recommended.
+        memory: bytes of a worker that were planned with.
+        table: how often the samples have each row.
+        room: of all rows, in rows of the first table, as caches are counted in.
+        footprint: what training takes of this machine.
+        trials: all simulations of the search.
+        best: the recommended one.
+        policies: seconds of a sample by cache policy, at the recommended sizes.
+        predicted_seconds: of a sample by the equations, under random dispatch, at the recommended sizes.
+        ways: seconds of a sample by way to synchronise, with the recommended policy.
+    """
+
+    chosen: RunOptions
+    memory: float
+    table: AccessTable
+    room: int
+    footprint: Footprint
+    trials: tuple[Trial, ...]
+    best: Trial
+    policies: dict[str, float]
+    predicted_seconds: float
+    ways: dict[str, float]
+
+    @property
+    def command(self) -> str:
+        """The command that trains as recommended."""
+        return shlex.join(["esd", "train", *_arguments(self.chosen)])
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns everything as JSON values."""
+        return {
+            "memory": self.memory,
+            "profile": {
+                "samples": self.table.samples,
+                "rows": len(self.table.counts),
+                "lookups_per_sample": self.table.lookups_per_sample,
+                "rows_for_share": {str(share): self.table.rows_for(share) for share in SHARES},
+                "shapes": [asdict(shape) for shape in fit_shapes(self.table.counts)],
+            },
+            "footprint": asdict(self.footprint),
+            "trials": [asdict(trial) for trial in self.trials],
+            "recommended": asdict(self.best) | {"policy": self.chosen.policy, "sync": self.chosen.sync},
+            "policies": self.policies,
+            "ways": self.ways,
+            "predicted_seconds": self.predicted_seconds,
+            "command": self.command,
+        }
+
+
+def _arguments(chosen: RunOptions) -> list[str]:
+    """Returns the options that differ from their defaults, and those that were planned."""
+    arguments = []
+    for field in fields(RunOptions):
+        value = getattr(chosen, field.name)
+        if value == field.default and field.name not in ("data", "workers", "policy"):
+            continue
+        flag = option_name(field.name)
+        if value is True:
+            arguments.append(flag)
+        else:
+            arguments += [flag, str(value.value if isinstance(value, Enum) else value)]
+    return arguments

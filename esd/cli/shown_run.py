@@ -1,0 +1,106 @@
+"""How a command shows a run: lines and a progress bar on standard error, and how to resume it if it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from esd.cli.report import messages
+from esd.run.events import (
+    AlreadyTrained,
+    Checkpointed,
+    Ended,
+    EpochTrained,
+    Evaluated,
+    EvaluationMissed,
+    EvaluationsNotKept,
+    Event,
+    NotCancelled,
+    Progressed,
+    Resumed,
+    Retrying,
+    Started,
+    StoppingEarly,
+)
+from esd.services.domain.state import JobState
+
+_COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TextColumn("iterations"),
+    TimeElapsedColumn(),
+    TextColumn("{task.fields[figures]}"),
+)
+
+
+class ShownRun:
+    """A listener that prints the events of one run. Use it as a context, which ends when the run does.
+
+    Args:
+        title: of the progress bar.
+        resumed_by: returns what resumes the run, given the name of its table; None if nothing does.
+    """
+
+    def __init__(self, title: str, resumed_by: Callable[[str], str] | None) -> None:
+        self._title = title
+        self._resumed_by = resumed_by
+        self._table = ""
+        self._first_iteration = 0
+        self._checkpoint = 0
+        self._progress = Progress(*_COLUMNS, console=messages, disable=not messages.is_terminal)
+        self._bar: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Prints how the run is resumed if Ctrl-C or SIGTERM has stopped it."""
+        self._progress.stop()
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
+        if stopped and self._resumed_by is not None and self._checkpoint:
+            command = self._resumed_by(self._table)
+            messages.print(f"stopped; {command} goes on at iteration {self._checkpoint}, the last checkpoint")
+
+    def __call__(self, event: Event) -> None:
+        """Shows one event."""
+        match event:
+            case Started():
+                self._start(event)
+            case Progressed():
+                self._show(event.state)
+            case Checkpointed():
+                self._checkpoint = event.iteration
+            case EpochTrained():
+                pass  # the bar shows the iterations
+            case Ended():
+                self._progress.stop()
+            case Resumed() | AlreadyTrained():
+                messages.print(str(event))
+            case NotCancelled():
+                messages.print(str(event), markup=False, highlight=False)
+            case Retrying() | Evaluated() | EvaluationMissed() | EvaluationsNotKept() | StoppingEarly():
+                messages.print(str(event), markup=False, highlight=False, soft_wrap=True)
+            case _:
+                messages.print(str(event))
+
+    def _start(self, started: Started) -> None:
+        messages.print(str(started), highlight=False)
+        self._table, self._first_iteration = started.table, started.first_iteration
+        self._progress.start()
+        self._bar = self._progress.add_task(f"{self._title}: starting", total=started.iterations, figures="")
+
+    def _show(self, state: JobState) -> None:
+        assert self._bar is not None  # noqa: S101 - a run starts before it progresses
+        quality = f"loss {state.quality.loss:.4f}, AUC {state.quality.auc:.4f}" if state.iterations_confirmed else ""
+        self._progress.update(
+            self._bar,
+            description=f"{self._title}: {state.phase.value}",
+            completed=max(0, state.iterations_confirmed - self._first_iteration),
+            figures=quality,
+        )

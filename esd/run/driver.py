@@ -1,0 +1,195 @@
+"""Drives one training job on running services: creates it, streams the samples, reports how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Iterable
+
+from esd.dispatcher.service.checkpoint.continuation import continuation
+from esd.run.events import (
+    AlreadyTrained,
+    Checkpointed,
+    Listener,
+    NotCancelled,
+    Progressed,
+    Resumed,
+    Retrying,
+    ignore,
+)
+from esd.run.held_out import HeldOut
+from esd.run.stream import without_first
+from esd.services.clients.checkpoints import CheckpointClient
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.parameter_server import ParameterServerConnection
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound, StorageUnwritable
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import JobPhase, JobState
+from esd.services.runtime.retry import AWAY, Backoff, repeated
+from esd.services.runtime.security import PLAINTEXT, Credentials
+
+Stream = AsyncIterable[SampleBatch] | Iterable[SampleBatch]
+
+POLL_SECONDS = 0.25  # of the job's state
+_CANCEL_SECONDS = 5.0  # whoever pressed Ctrl-C waits no longer
+PATIENCE_SECONDS = 60.0  # with services that are away, of a job that can go on after it
+
+
+async def drive(
+    client: AsyncDispatcherClient,
+    job: JobSpec,
+    batches: Iterable[SampleBatch],
+    listener: Listener = ignore,
+    held_out: HeldOut | None = None,
+) -> JobState:
+    """Runs a job to its end and returns its final state.
+
+    A dispatcher that is started again meanwhile gets the job again, and the samples that it has not trained. When the
+    stream cannot be read, or the caller is cancelled, as by Ctrl-C, the job is cancelled, too: it has no other driver.
+
+    Args:
+        client: of the dispatcher.
+        job: what to train.
+        batches: the sample stream, in training order; each iteration over it begins at the first sample.
+        listener: gets `Progressed` with every state of the job; `Resumed`, `Checkpointed`, `Retrying`, `NotCancelled`
+            and `AlreadyTrained` when they happen.
+        held_out: evaluates the model meanwhile; the caller finishes its last evaluation when the model is safe.
+
+    Raises:
+        FailedPrecondition: the job failed; the message says why.
+        DeadlineExceeded, Unavailable: the dispatcher is silent or away, for too long if the job takes checkpoints.
+    """
+    backoff = Backoff(PATIENCE_SECONDS)
+    watcher = _Watcher(job, listener)
+
+    def seen(state: JobState) -> None:
+        backoff.reset()
+        watcher.seen(state)
+        if held_out is not None:
+            held_out.seen(state)
+
+    def stream_from(taken: int) -> Stream:
+        rest = without_first(batches, taken)
+        return rest if held_out is None else held_out.gate(rest, taken)
+
+    while True:
+        try:
+            final = await _drive_once(client, job, stream_from, seen, listener)
+            watcher.finished(final)
+            return final
+        except (NotFound, StorageUnwritable, *AWAY) as error:
+            if not job.takes_checkpoints:
+                raise
+            watcher.failed(error)
+            await backoff.pause(error)
+
+
+class _Watcher:
+    """Reports what changes from one state of a job to the next."""
+
+    def __init__(self, job: JobSpec, listener: Listener) -> None:
+        self._job = job
+        self._listener = listener
+        self._trained = False
+        self._resumed_from = job.first_iteration
+        self._checkpoint = 0
+        self._retrying = False  # was reported since the last state
+
+    def seen(self, state: JobState) -> None:
+        trains = state.phase in (JobPhase.RUNNING, JobPhase.FLUSHING)
+        if trains and state.resumed_from != self._resumed_from:
+            self._listener(Resumed(self._job.table.name, state.resumed_from))
+            self._resumed_from = state.resumed_from
+        if state.checkpoint > self._checkpoint:
+            self._listener(Checkpointed(state.checkpoint))
+            self._checkpoint = state.checkpoint
+        self._trained |= trains
+        self._retrying = False
+        self._listener(Progressed(state))
+
+    def finished(self, final: JobState) -> None:
+        # A dispatcher that was started again at the very end found the job finished, too: by what was trained here.
+        if not self._trained and final.resumed_from == final.iterations_planned:
+            self._listener(AlreadyTrained(self._job.table.name, final.resumed_from))
+
+    def failed(self, error: EsdError) -> None:
+        if not self._retrying and not isinstance(error, NotFound):  # a dispatcher that lacks the job gets it now
+            self._retrying = True
+            self._listener(Retrying(str(error), PATIENCE_SECONDS))
+
+
+async def _drive_once(
+    client: AsyncDispatcherClient,
+    job: JobSpec,
+    stream_from: Callable[[int], Stream],
+    seen: Callable[[JobState], None],
+    listener: Listener,
+) -> JobState:
+    """Does what `drive` does on one dispatcher.
+
+    Raises:
+        NotFound: the dispatcher no longer knows the job; it was started again.
+    """
+    await client.create_job(job)
+    try:
+        return await _until_over(client, job, stream_from, seen)
+    except asyncio.CancelledError:
+        await _cancel(client, job, "its driver was stopped", listener)
+        raise
+    except (FailedPrecondition, NotFound, StorageUnwritable, *AWAY):
+        raise  # it is over, goes on without this driver, or cannot be reached
+    except Exception as error:
+        await _cancel(client, job, f"its driver cannot go on: {error}", listener)
+        raise
+
+
+async def _until_over(
+    client: AsyncDispatcherClient,
+    job: JobSpec,
+    stream_from: Callable[[int], Stream],
+    seen: Callable[[JobState], None],
+) -> JobState:
+    """Feeds a job that is open, and watches it until it is over."""
+    submission = asyncio.create_task(client.feed(job.name, stream_from), name="submit")
+    try:
+        while True:
+            state = await client.describe()
+            if state is None:
+                raise NotFound(f"the dispatcher no longer knows job {job.name}")
+            seen(state)
+            if state.phase is JobPhase.FAILED:
+                raise FailedPrecondition(state.failure)
+            if state.phase is JobPhase.FINISHED:
+                await submission
+                return state
+            if submission.done():
+                submission.result()  # an unreadable sample ends the run
+            await asyncio.sleep(POLL_SECONDS)
+    finally:
+        submission.cancel()
+        await asyncio.gather(submission, return_exceptions=True)
+
+
+async def _cancel(client: AsyncDispatcherClient, job: JobSpec, reason: str, listener: Listener) -> None:
+    """Ends the job as far as the dispatcher can be reached; whatever made the driver stop counts more than that."""
+    try:
+        async with asyncio.timeout(_CANCEL_SECONDS):
+            await client.cancel_job(job.name, reason)
+    except (EsdError, TimeoutError) as error:
+        reason = str(error) or f"no answer within {_CANCEL_SECONDS:g} s"
+        listener(NotCancelled(job.name, reason))
+
+
+async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT) -> JobSpec:
+    """Returns a job as one that goes on from the model that its table holds.
+
+    Raises:
+        FailedPrecondition: it holds none.
+        Unavailable: the first parameter server is away for too long.
+    """
+    async with ParameterServerConnection(job.parameter_servers[0], credentials=credentials) as server:
+        try:
+            stored = await repeated(CheckpointClient(server, job.table).get_checkpoint, PATIENCE_SECONDS, on=AWAY)
+        except NotFound:
+            return continuation(job, b"")
+    return continuation(job, stored.manifest)

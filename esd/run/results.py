@@ -1,0 +1,162 @@
+"""Results of runs and simulations as JSON values, for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from esd.dispatcher.simulator.alternatives import AlternativeTotals
+from esd.dispatcher.simulator.totals import Totals
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import PHASES
+from esd.services.domain.state import Evaluation, JobState, Quality
+from esd.services.domain.sync import Bounded, Figures, Staleness
+from esd.services.domain.sync.bounded import MOST_UPDATES
+
+Result = dict[str, Any]
+
+
+def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> Result:
+    """Makes the result of `esd train` from the dispatcher's final state and the evaluations of held-out samples.
+
+    Lists have one entry per worker slot.
+    """
+    workers = sorted(state.workers, key=lambda worker: worker.slot)
+    first = state.job.first_iteration
+    return {
+        "iterations": state.iterations_confirmed - first,
+        "samples": state.samples_submitted,
+        "seconds": state.training_seconds,
+        "iterations_per_second": (state.iterations_confirmed - first) / state.training_seconds
+        if state.training_seconds
+        else 0.0,
+        **asdict(state.quality),
+        "recent": asdict(state.recent),
+        **_by_label(state.job.labels, state.labels),
+        # None without held-out samples; `evaluations` has what came before.
+        "held_out": _held_out(evaluations[-1], state.job.labels) if evaluations else None,
+        "evaluations": [{"iteration": each.iteration, **_held_out(each, state.job.labels)} for each in evaluations],
+        "operations": {
+            "miss_pull": [worker.transfers.miss_pull for worker in workers],
+            "update_push": [worker.transfers.update_push for worker in workers],
+            "evict_push": [worker.transfers.evict_push for worker in workers],
+            "flush_push": [worker.transfers.flush_push for worker in workers],
+        },
+        # Of the update pushes, and of the bytes pushed: what went straight to the worker that trains it next.
+        "direct": {
+            "rows": [worker.transfers.direct_push for worker in workers],
+            "bytes": [worker.transfers.bytes_direct for worker in workers],
+        },
+        "bytes": {
+            "pulled": [worker.transfers.bytes_pulled for worker in workers],
+            "pushed": [worker.transfers.bytes_pushed for worker in workers],
+            "reduced": [worker.transfers.bytes_reduced for worker in workers],
+        },
+        "recoveries": [
+            {
+                "cause": each.cause,
+                "iterations_redone": each.iterations_redone,
+                "seconds": each.seconds,
+            }
+            for each in state.recoveries
+        ],
+        "forgotten_rows": state.forgotten_rows,
+        "staleness": _staleness(state.job, state.sync_figures),
+        "cost_seconds": state.cost_seconds,
+        # Of the same stream under other mechanisms, which may be some iterations behind.
+        "shadow_costs": {
+            cost.mechanism: {"iterations": cost.iterations, "cost_seconds": cost.cost_seconds}
+            for cost in state.shadow_costs
+        },
+        "makespan_seconds": state.makespan_seconds,
+        "expected_cost_seconds": state.expected_cost_seconds,
+        "hit_ratio": state.hits / state.lookups if state.lookups else 0.0,
+        "decision_ms": {
+            "median": 1e3 * state.decision_median_seconds,
+            "p99": 1e3 * state.decision_p99_seconds,
+        },
+        # What one worker spent on average.
+        "phase_seconds": {
+            phase: sum(getattr(worker.phases, phase) for worker in workers) / max(1, len(workers)) for phase in PHASES
+        },
+    }
+
+
+def _held_out(evaluation: Evaluation, labels: Sequence[str]) -> Result:
+    """The figures of the first label, with the loss that is trained; those of each label, where there are several."""
+    return asdict(evaluation.quality) | _by_label(labels, evaluation.labels)
+
+
+def _by_label(labels: Sequence[str], qualities: Sequence[Quality]) -> Result:
+    """The figures of each label, where there are several."""
+    if len(labels) == 1:
+        return {}
+    return {"labels": {label: asdict(quality) for label, quality in zip(labels, qualities, strict=True)}}
+
+
+def simulation_result(job: JobSpec, totals: Totals) -> Result:
+    """Makes the result of `esd simulate`: those keys of a training result that need no network and no tensors."""
+    return {
+        "iterations": totals.iterations,
+        "samples": totals.samples,
+        "operations": {
+            "miss_pull": totals.operations.miss_pull.tolist(),
+            "update_push": totals.operations.update_push.tolist(),
+            "evict_push": totals.operations.evict_push.tolist(),
+            "flush_push": totals.flush_push.tolist(),
+        },
+        "bytes": {  # without flushes, and without what messages add
+            "pulled": totals.moved_bytes.miss_pull.tolist(),
+            "pushed": (totals.moved_bytes.update_push + totals.moved_bytes.evict_push).tolist(),
+            "reduced": totals.reduced_bytes.tolist(),
+        },
+        "direct": {"rows": totals.direct_rows.tolist(), "bytes": totals.direct_bytes.tolist()},
+        "forgotten_rows": totals.forgotten_rows,
+        "staleness": _staleness(job, totals.sync_figures),
+        "plan_bytes": totals.plan_bytes,  # of all workers
+        "plan_seconds": totals.plan_seconds,  # beside the cost
+        "reduced_seconds": totals.reduced_seconds,  # likewise
+        "cost_seconds": totals.cost_seconds,
+        "makespan_seconds": totals.makespan_seconds,
+        "workloads": totals.workloads.tolist(),
+        "expected_cost_seconds": totals.expected_cost_seconds,
+        "hit_ratio": totals.hit_ratio,
+        "decision_ms": {
+            "median": 1e3 * totals.decision_median_seconds,
+            "p99": 1e3 * totals.decision_p99_seconds,
+        },
+    }
+
+
+def alternative_result(totals: AlternativeTotals) -> Result:
+    """Makes the result of `esd simulate --alternative`."""
+    return {
+        "iterations": totals.iterations,
+        "samples": totals.samples,
+        "operations": {
+            "miss_pull": totals.operations.miss_pull.tolist(),
+            "update_push": totals.operations.update_push.tolist(),
+            "evict_push": totals.operations.evict_push.tolist(),
+            "peer": totals.peer_rows.tolist(),
+        },
+        "cost_seconds": totals.cost_seconds,
+        "makespan_seconds": totals.makespan_seconds,
+        "hit_ratio": totals.hits / totals.lookups if totals.lookups else 0.0,
+        "figures": totals.figures,
+    }
+
+
+def _staleness(job: JobSpec, figures: Figures) -> Result | None:
+    """Returns how stale the reads were, and how far they may be; None where all are of the latest version."""
+    if not isinstance(job.sync, Bounded):
+        return None
+    staleness = Staleness() + figures
+    return {
+        "pull_bound": job.sync.pull,
+        "push_bound": job.sync.push,
+        "most_updates": list(MOST_UPDATES),  # of each bucket of `reads` but the last
+        "reads": list(staleness.reads),
+        "missing_updates": staleness.missing_updates,
+        "most_missing": staleness.most_missing,
+    }

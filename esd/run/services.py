@@ -1,0 +1,146 @@
+"""The services of a local cluster as processes: how one is started, waited for and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from esd.run.worker_host import Process, end_of
+from esd.services.domain.errors import EsdError, Unavailable
+from esd.services.runtime.process import STOP_WITH_STDIN
+
+START_SECONDS = 120.0  # for one service, or the import of torch on a busy small machine
+STOP_SECONDS = 15.0
+
+
+class ServiceFailed(EsdError):
+    """A service process ended with an error."""
+
+
+@dataclass(slots=True)
+class ServiceProcess:
+    """One running service.
+
+    Attributes:
+        name: for messages, such as `worker-2`.
+        process: its process.
+        log: the file that takes its standard error.
+        start: makes a process of it, which listens where the one before did.
+        address: `host:port` of its gRPC service.
+        metrics: `host:port` of its metrics page, if it has one.
+        page: `host:port` of the page for people, if it has one.
+        restarts: how often it was started again, or was about to be.
+    """
+
+    name: str
+    process: Process
+    log: Path
+    start: Callable[[], Coroutine[Any, Any, Process]]
+    address: str = ""
+    metrics: str | None = None
+    page: str | None = None
+    restarts: int = 0
+
+    async def restart(self) -> None:
+        """Starts a service that has died again, at its old address.
+
+        Raises:
+            ServiceFailed: it has died once more before it was ready.
+            Unavailable: it is not ready in time.
+        """
+        starting = asyncio.create_task(self.start())
+        try:
+            self.process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self.process = await starting  # for `stop`: a process that nobody knows would run on
+            raise
+        await self.wait_ready()
+
+    async def wait_ready(self) -> None:
+        """Reads the ready line. Raises ServiceFailed if the process ends first, Unavailable if it takes too long."""
+        assert self.process.stdout is not None  # noqa: S101 - started with a pipe
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                line = await self.process.stdout.readline()
+                if not line.endswith(b"\n"):  # nothing, or half of it
+                    await self.process.wait()
+                    raise self.failure()
+        except TimeoutError:
+            raise Unavailable(f"{self.name} was not ready within {START_SECONDS:.0f} s; its log: {self.log}") from None
+        ready = json.loads(line)
+        self.address = ready["address"]
+        self.metrics = ready.get("metrics")
+        self.page = ready.get("page")
+
+    def failure(self) -> ServiceFailed:
+        """Makes the error that tells the user about a process that ended on its own."""
+        return ServiceFailed(f"{self.name} ended with exit code {self.process.returncode}; end of {end_of(self.log)}")
+
+    async def stop(self) -> None:
+        """Stops the process with SIGTERM, or with SIGKILL if it does not end in time."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.terminate()
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self.process.wait()
+            except TimeoutError:
+                self.process.kill()
+                await self.process.wait()
+
+
+Spawn = Callable[[Mapping[str, str], int], Coroutine[Any, Any, Process]]  # environment, standard error
+
+
+def spawn_module(module: str) -> Spawn:
+    """Returns what starts `python -m MODULE`."""
+
+    async def spawn(environment: Mapping[str, str], log: int) -> Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", module, STOP_WITH_STDIN,
+            env=environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C reaches the command alone, which then stops the services in order
+        )  # fmt: skip
+
+    return spawn
+
+
+@contextlib.contextmanager
+def held_address() -> Iterator[str]:
+    """Draws `host:port` of this machine for a service, and keeps everybody else from the port until the block ends.
+
+    A port that a service draws itself is anybody's while the service is away, and then it cannot come back. Linux lets
+    a second socket listen at an address that the first one has and does not listen at, and gives its port to nobody
+    who asks for any. Other systems may not, so there the port is drawn, and not held.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        host, port = held.getsockname()
+        if sys.platform != "linux":
+            held.close()
+        yield f"{host}:{port}"
+
+
+async def start_service(name: str, spawn: Spawn, environment: Mapping[str, str], logs: Path) -> ServiceProcess:
+    """Starts a service whose standard error goes to `logs`; it need not be ready when this returns."""
+    log = logs / f"{name}.log"
+    log.unlink(missing_ok=True)
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("ESD_")}
+
+    async def start() -> Process:
+        with log.open("ab") as stderr:
+            return await spawn({**inherited, **environment}, stderr.fileno())
+
+    return ServiceProcess(name, await start(), log, start)

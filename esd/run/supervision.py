@@ -1,0 +1,121 @@
+"""Services that die are started again, as often as a run allows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from esd.run.events import Listener, ServiceNotReady, ServiceRestarted, ignore
+from esd.run.services import ServiceFailed, ServiceProcess
+from esd.services.domain.errors import Unavailable
+
+_FIRST_PAUSE_SECONDS = 1.0  # before a second start in a row, and twice as long before each further one
+_LONGEST_PAUSE_SECONDS = 15.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Supervisor:
+    """Starts the services of a cluster again when they die.
+
+    Attributes:
+        parameter_servers: in shard order.
+        dispatcher: the one of the cluster.
+        workers: those that are looked after; a worker that has ended well is done.
+    """
+
+    parameter_servers: Sequence[ServiceProcess]
+    dispatcher: ServiceProcess
+    workers: Sequence[ServiceProcess]
+
+    @property
+    def services(self) -> list[ServiceProcess]:
+        """All services, in the order in which they stop."""
+        return [*self.workers, self.dispatcher, *self.parameter_servers]
+
+    async def see_through(self, work: Coroutine[Any, Any, T], restarts: int, listener: Listener = ignore) -> T:
+        """Returns the result of `work`, and supervises the services until it is there.
+
+        Raises:
+            ServiceFailed: a service has died too often; the work is cancelled.
+        """
+        working = asyncio.create_task(work)
+        failure = asyncio.create_task(self.supervise(restarts, listener))
+        try:
+            await asyncio.wait({working, failure}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise failure.result()
+            return working.result()
+        finally:
+            for task in (working, failure):
+                task.cancel()
+            await asyncio.gather(working, failure, return_exceptions=True)
+
+    async def supervise(self, restarts: int, listener: Listener = ignore) -> ServiceFailed:
+        """Starts services that die again; returns the failure of the one that has died too often.
+
+        Each service is looked after by itself, so that one that takes long to start keeps no other waiting. A start
+        that fails counts as a restart, too, and is followed by another one after a pause.
+
+        Args:
+            restarts: how many restarts there may be, over all services.
+            listener: gets `ServiceRestarted` for each, and `ServiceNotReady`.
+        """
+
+        def left() -> int:
+            return restarts - sum(service.restarts for service in self.services)
+
+        keepers = {asyncio.create_task(self._keep_running(service, left, listener)) for service in self.services}
+        try:
+            while keepers:
+                done, keepers = await asyncio.wait(keepers, return_when=asyncio.FIRST_COMPLETED)
+                for keeper in done:
+                    failure = keeper.result()
+                    if failure is not None:
+                        return failure
+            await asyncio.Event().wait()  # all workers are done and well
+            raise AssertionError("unreachable")
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+
+    async def _keep_running(
+        self, service: ServiceProcess, left: Callable[[], int], listener: Listener
+    ) -> ServiceFailed | None:
+        """Starts one service again whenever it dies. Returns None when a worker is done."""
+        pauses = pauses_between_restarts()
+        while True:
+            code = await service.process.wait()
+            if code == 0 and service in self.workers:
+                return None
+            if left() <= 0:
+                return service.failure()
+            pause = next(pauses)
+            listener(ServiceRestarted(service.name, code, pause))
+            service.restarts += 1  # before the pause, so that two services never share the last one
+            await asyncio.sleep(pause)
+            try:
+                await service.restart()
+            except ServiceFailed:
+                continue  # its end is what the next round begins with
+            except Unavailable as error:
+                listener(ServiceNotReady(str(error)))
+                await service.stop()
+                continue
+            pauses = pauses_between_restarts()
+
+
+def pauses_between_restarts() -> Iterator[float]:
+    """Yields the seconds to wait before a service is started once more: none at first, then longer ones.
+
+    What it needs to start may be away itself, such as Redis, and come back meanwhile.
+    """
+    yield 0.0
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,337 @@
+"""Trains a model: on a local cluster that lives as long as the run, or on services that run already."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from esd.data import Dataset
+from esd.data.hot_batches import HotBatches
+from esd.dispatcher.core.planner import check_job
+from esd.ps_server.stores.by_url import check_store
+from esd.run.cluster import LocalCluster
+from esd.run.driver import PATIENCE_SECONDS, drive, going_on
+from esd.run.events import (
+    Ended,
+    EpochTrained,
+    Event,
+    HotBatchesMade,
+    Listener,
+    Progressed,
+    SamplesSkipped,
+    Started,
+    ignore,
+)
+from esd.run.export import export_model
+from esd.run.held_out import watched
+from esd.run.options import TABLE, RunOptions
+from esd.run.results import Result, training_result
+from esd.run.stream import TrainingStream, held_out_samples, training_stream
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.state import Evaluation, JobState
+from esd.services.runtime.leavable_thread import LeavableThread
+from esd.services.runtime.retry import AWAY, repeated
+from esd.services.runtime.security import PLAINTEXT, Credentials
+from esd.services.runtime.settings import split_address
+
+RESTARTS = 5  # of all services of one run together
+_NOT_STARTED = "not started"  # the address of parameter servers that will be started
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRun:
+    """A run that has ended.
+
+    Attributes:
+        job: what was trained.
+        state: the last state of the job.
+        evaluations: of the held-out samples, in order; those that an earlier driver of the job made come first.
+    """
+
+    job: JobSpec
+    state: JobState
+    evaluations: tuple[Evaluation, ...]
+
+    def result(self) -> Result:
+        """Returns the figures of the run as JSON values, as `esd train --json` prints them."""
+        return training_result(self.state, self.evaluations)
+
+
+async def train(
+    options: RunOptions,
+    listener: Listener = ignore,
+    *,
+    store: str = "memory",
+    shards: int = 1,
+    out: Path | None = None,
+    table: str | None = None,
+    checkpoint_dir: Path | None = None,
+    decision_log: Path | None = None,
+    continue_from: str | None = None,
+) -> TrainedRun:
+    """Trains once on a cluster of local processes, which ends with the run.
+
+        options = RunOptions(data="flights", workers=2, links="100m,10m", iterations=200)
+        run = await train(options, print, out=Path("out"))
+        print(run.state.quality.auc)
+
+    Cancelling it ends the job and the services. It works within a running event loop, in any thread.
+
+    Args:
+        options: what to train, and how.
+        listener: gets the events of the run (esd.run.events).
+        store: where the rows are: `memory`, or the URL of a Redis.
+        shards: number of parameter-server processes.
+        out: directory for the model (`model.npz`) and the services' logs; None: no model, and logs in a temporary
+            directory that stays if the run fails.
+        table: name of the first table; None: `embeddings`. A table that holds a checkpoint of this job is resumed.
+        checkpoint_dir: with the memory store, where checkpoints are kept.
+        decision_log: file that takes what plans depend on besides the samples.
+        continue_from: table of an earlier run, whose model is trained on; in place of `table`.
+
+    Raises:
+        InvalidArgument: an option is wrong, or does not fit another one or the data.
+        FailedPrecondition: the job failed, or a table holds another job.
+        ServiceFailed: a service has died too often.
+        Unavailable, DeadlineExceeded: a service did not start, or is away for too long.
+    """
+    name = next(name for name in (continue_from, table, TABLE) if name is not None)
+
+    def prepare_local() -> tuple[PreparedRun, list[int]]:
+        check_store(store, checkpoint_dir)
+        if decision_log is not None and not decision_log.absolute().parent.is_dir():
+            raise InvalidArgument(f"--decision-log {decision_log}: there is no directory {decision_log.parent}")
+        prepared = prepare(options, table=name)
+        cache_rows = [options.cache_size(prepared.stream.dataset)] * options.workers
+        options.bandwidths()  # looks at the links
+        check_job(prepared.job, cache_rows)
+        return prepared, cache_rows
+
+    prepared, cache_rows = await _in_thread(prepare_local)
+    with _log_directory(out) as logs:
+        async with LocalCluster(
+            worker_links=options.bandwidths(),
+            cache_rows=cache_rows,
+            logs=logs,
+            shards=shards,
+            store=store,
+            checkpoint_dir=checkpoint_dir,
+            decision_log=decision_log,
+            job=prepared.job,
+        ) as cluster:
+            run = await train_on(cluster, prepared, listener, out=out, continued=continue_from is not None)
+    report_reading(prepared.stream.dataset, listener)
+    return run
+
+
+async def train_attached(
+    options: RunOptions,
+    listener: Listener = ignore,
+    *,
+    dispatcher: str,
+    parameter_servers: str,
+    out: Path | None = None,
+    table: str | None = None,
+    continue_from: str | None = None,
+    credentials: Credentials = PLAINTEXT,
+) -> TrainedRun:
+    """Trains once on services that run already. Nothing is started or stopped.
+
+    Args:
+        options: what to train; links and caches are those that the workers bring.
+        listener: gets the events of the run (esd.run.events).
+        dispatcher: `host:port`, reached from here.
+        parameter_servers: `host:port` of every shard, in shard order and separated by commas, as the workers reach
+            them; from here they are reached to fetch the model.
+        out: directory for the model (`model.npz`); None: it stays where it is.
+        table: name of the first table; None: a new one, since a table that was trained does not start anew.
+        continue_from: table of an earlier run, whose model is trained on; in place of `table`.
+        credentials: certificates and token, for the dispatcher and the parameter servers.
+
+    Raises:
+        As `train`.
+    """
+
+    def prepare_attached() -> PreparedRun:
+        _check_address("--dispatcher", dispatcher)
+        named = next((name for name in (continue_from, table) if name is not None), None)
+        new = f"{options.data_name}-{uuid.uuid4().hex[:8]}" if named is None else named
+        addresses = tuple(address.strip() for address in parameter_servers.split(","))
+        prepared = prepare(options, table=new, parameter_servers=addresses)
+        if out is not None:  # a model that has nowhere to go is better not trained
+            out.mkdir(parents=True, exist_ok=True)
+        return prepared
+
+    prepared = await _in_thread(prepare_attached)
+    job = prepared.job if continue_from is None else await going_on(prepared.job, credentials)
+    listener(Started(job.table.name, job.first_iteration, prepared.stream.iterations))
+    async with AsyncDispatcherClient(dispatcher, credentials=credentials) as client:
+        run = await _train_to_the_end(client, prepared, job, listener, out, credentials)
+    report_reading(prepared.stream.dataset, listener)
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run whose options were checked and whose data are open: it can be trained on any cluster.
+
+    Attributes:
+        options: what to train, and how.
+        stream: the samples, in training order.
+        held_out: samples that judge the model; None: there are none.
+        job: the job, with the parameter servers that were known.
+    """
+
+    options: RunOptions
+    stream: TrainingStream
+    held_out: Dataset | None
+    job: JobSpec
+
+
+def prepare(
+    options: RunOptions, *, table: str = TABLE, parameter_servers: tuple[str, ...] = (_NOT_STARTED,)
+) -> PreparedRun:
+    """Opens the data of a run, and checks its options against them. This may read all of the data.
+
+    Args:
+        options: what to train, and how.
+        table: name of the first table.
+        parameter_servers: `host:port` of every shard, in shard order; `train_on` takes those of its cluster instead.
+
+    Raises:
+        InvalidArgument: an option is wrong, or does not fit another one or the data.
+        NotFound: the data are not there.
+    """
+    stream = training_stream(options)
+    held_out = held_out_samples(options, stream)
+    for address in parameter_servers:
+        if address != _NOT_STARTED:
+            _check_address("--parameter-servers", address)
+    job = options.job(
+        features=stream.dataset.features,
+        labels=stream.dataset.labels,
+        dense_features=len(stream.dataset.dense_features),
+        parameter_servers=parameter_servers,
+        stream=stream.dataset.fingerprint,
+        table=table,
+        iterations=stream.iterations,
+    )
+    return PreparedRun(options, stream, held_out, job)
+
+
+async def train_on(
+    cluster: LocalCluster,
+    prepared: PreparedRun,
+    listener: Listener = ignore,
+    *,
+    out: Path | None = None,
+    continued: bool = False,
+) -> TrainedRun:
+    """Trains a prepared run on a local cluster that runs, and starts its services again when they die.
+
+    Args:
+        cluster: with as many workers as the run's options name.
+        prepared: the run.
+        listener: gets the events of the run (esd.run.events).
+        out: directory for the model (`model.npz`); None: it stays in the store.
+        continued: whether the model that the table holds is trained on.
+
+    Raises:
+        As `train`.
+    """
+    job = replace(prepared.job, parameter_servers=tuple(server.address for server in cluster.parameter_servers))
+    async with AsyncDispatcherClient(cluster.dispatcher.address) as client:
+        if continued:
+            job = await going_on(job)
+        listener(Started(job.table.name, job.first_iteration, prepared.stream.iterations, cluster.page, cluster))
+        work = _train_to_the_end(client, prepared, job, listener, out)
+        return await cluster.see_through(work, RESTARTS if job.takes_checkpoints else 0, listener)
+
+
+async def _train_to_the_end(
+    client: AsyncDispatcherClient,
+    prepared: PreparedRun,
+    job: JobSpec,
+    listener: Listener,
+    out: Path | None,
+    credentials: Credentials = PLAINTEXT,
+) -> TrainedRun:
+    """Trains a job on its stream, with the evaluations that are asked for, and exports the model."""
+    listener = _with_epochs(listener, prepared, job)
+    async with watched(prepared.options, job, prepared.held_out, client, credentials, listener) as held_out:
+        state = await drive(client, job, prepared.stream, listener, held_out)
+        if out is not None:
+            path = out / "model.npz"
+            await repeated(lambda: export_model(job, path, credentials), PATIENCE_SECONDS, on=AWAY)
+        if held_out is not None:  # whatever is wrong with the samples, the model is kept
+            await held_out.finish(state.iterations_confirmed)
+    listener(Ended(state))
+    return TrainedRun(job, state, tuple(held_out.evaluations) if held_out else ())
+
+
+def _with_epochs(listener: Listener, prepared: PreparedRun, job: JobSpec) -> Listener:
+    """Returns a listener that reports the end of each epoch, too, if the samples of one can be counted beforehand."""
+    samples, epochs = prepared.stream.dataset.samples, prepared.options.epochs
+    if samples is None:
+        return listener
+    ends = [-(-samples * epoch // (epochs * job.batch_size)) for epoch in range(1, epochs + 1)]
+    reported = 0
+
+    def with_epochs(event: Event) -> None:
+        nonlocal reported
+        listener(event)
+        if isinstance(event, Progressed):
+            trained = event.state.iterations_confirmed - job.first_iteration
+            while reported < epochs and trained >= ends[reported]:
+                reported += 1
+                listener(EpochTrained(reported, epochs))
+
+    return with_epochs
+
+
+def report_reading(dataset: Dataset, listener: Listener) -> None:
+    """Reports how the samples of a run were read, once it is over."""
+    if dataset.skipped:
+        listener(SamplesSkipped(dataset.skipped))
+    if isinstance(dataset, HotBatches):
+        listener(HotBatchesMade(dataset.hot_batches))
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    """Makes a call that may read for a long time, or for ever; a caller that is cancelled does not wait for it."""
+    thread = LeavableThread("esd-prepare")
+    try:
+        return await asyncio.wrap_future(thread.submit(function))
+    finally:
+        thread.end()
+
+
+def _check_address(option: str, address: str) -> None:
+    try:
+        split_address(address)
+    except ValueError as error:
+        raise InvalidArgument(f"{option}: {error}") from None
+
+
+@contextmanager
+def _log_directory(out: Path | None) -> Iterator[Path]:
+    """Makes the directory of the services' logs: below the output, or a temporary one that stays if the run fails."""
+    if out is not None:
+        logs = out / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        yield logs
+        return
+    logs = Path(tempfile.mkdtemp(prefix="esd-"))
+    yield logs
+    shutil.rmtree(logs)
