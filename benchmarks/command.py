@@ -24,7 +24,7 @@ from benchmarks.dispatch.bars import PARTS, Report, run
 from benchmarks.dispatch.settings import STREAMS
 from benchmarks.solver_plot import save_plot
 from esd.cli import options as opt
-from esd.cli.report import messages
+from esd.cli.console import messages
 from esd.run.options import RunOptions
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.tables import OptimizerKind

@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from esd.cli.report import messages, print_json
+from esd.cli.console import messages
+from esd.cli.report import print_json
 from esd.run.cluster import LocalCluster
 from esd.run.driver import drive
 from esd.run.events import on_progress

@@ -7,7 +7,7 @@ import typer
 from esd.services.domain.errors import FailedPrecondition
 
 # The benchmarks read their own arguments, --help included.
-ALL_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+CONTEXT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 def command(context: typer.Context) -> None:

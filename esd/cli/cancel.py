@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from esd.cli.report import messages
+from esd.cli.console import messages
 from esd.services.clients.dispatcher import DispatcherClient
 from esd.services.domain.errors import NotFound
 from esd.services.runtime.security import Credentials

@@ -16,7 +16,8 @@ from pydantic import SecretStr
 from rich.table import Table
 
 from esd.cli import options as opt
-from esd.cli.report import messages, print_json
+from esd.cli.console import messages
+from esd.cli.report import print_json
 from esd.cli.tables import print_table
 from esd.dispatcher.service.state.manifest import Manifest
 from esd.ps_server.service.offline import OfflineTable, offline_tables

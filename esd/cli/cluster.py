@@ -10,7 +10,8 @@ import typer
 from rich.table import Table
 
 from esd.cli import options as opt
-from esd.cli.report import messages, print_json
+from esd.cli.console import messages
+from esd.cli.report import print_json
 from esd.cli.tables import print_table
 from esd.cluster.code import read_code
 from esd.cluster.config import Cluster, read_cluster

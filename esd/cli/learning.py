@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from esd.cli.limits import within
+
 _PANEL = "What is trained"
 _JUDGED = "How the model is judged"
 
@@ -38,22 +40,26 @@ DenseLearningRateSchedule = Annotated[
 ]
 WeightDecay = Annotated[
     float,
-    typer.Option(min=0, help="Times the dense parameters, added to their gradients.", rich_help_panel=_PANEL),
+    typer.Option(
+        **within("weight_decay"), help="Times the dense parameters, added to their gradients.", rich_help_panel=_PANEL
+    ),
 ]
 Clip = Annotated[
     float,
     typer.Option(
-        min=0, help="Longest gradient of all dense parameters together; 0: any length.", rich_help_panel=_PANEL
+        **within("clip"),
+        help="Longest gradient of all dense parameters together; 0: any length.",
+        rich_help_panel=_PANEL,
     ),
 ]
 
 EpochsOption = Annotated[
-    int, typer.Option("--epochs", min=1, help="How often the data are trained.", rich_help_panel=_PANEL)
+    int, typer.Option("--epochs", **within("epochs"), help="How often the data are trained.", rich_help_panel=_PANEL)
 ]
 Shuffle = Annotated[
     int,
     typer.Option(
-        min=0,
+        **within("shuffle"),
         help="Samples of the buffer through which each epoch is shuffled, by --seed; 0: they come as they are.",
         rich_help_panel=_PANEL,
     ),
@@ -62,7 +68,7 @@ HotBatchesOption = Annotated[
     int,
     typer.Option(
         "--hot-batches",
-        min=0,
+        **within("hot_batches"),
         help="With --sync replicated:R: trains samples that need replicated rows alone in mini-batches of their own "
         "(SCARS), for which a sample waits so many iterations at most. This changes the batches, and so the model. "
         "0: batches are as samples come.",
@@ -93,7 +99,7 @@ Holdout = Annotated[
 EvaluateEvery = Annotated[
     int,
     typer.Option(
-        min=0,
+        **within("evaluate_every"),
         help="Iterations between evaluations, each at a checkpoint; 0: one at the end.",
         rich_help_panel=_JUDGED,
     ),

@@ -10,10 +10,9 @@ from typing import Annotated, NoReturn
 import typer
 
 import esd
-from esd.cli import bench, cancel, checkpoint, cluster, data, demo, plan, serve, simulate, status, train
-from esd.cli.report import messages
+from esd.cli.console import messages
+from esd.cli.later import LateGroup, add_late
 from esd.services.domain.errors import EsdError, InvalidArgument
-from esd.services.runtime.settings import SettingsError
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -25,22 +24,31 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+# The line of each subcommand in `esd --help`, which is the first of its own help; its file has its name.
+COMMANDS = {
+    "train": "Trains a model: all services as processes of this machine, no Docker, Redis or GPU needed.",
+    "simulate": "Simulates a run: the same decisions and operations, without network and tensors.",
+    "plan": "Recommends samples and cached rows per worker, a policy and rows to replicate: profiles, measures, "
+    "simulates.",
+    "demo": "Trains Wide & Deep on the New York flights of 2013 with 4 workers, two links ten times slower than the "
+    "others.",
+    "status": "Shows the state of the running job.",
+    "cancel": "Ends the running job, so that another one may begin. Repeated, it goes on at its last checkpoint.",
+    "bench": "Measures this machine and the mechanisms, in a source tree only.",
+    "data": "Looks at data of your own, and lists the readers of data.",
+    "serve": "Runs one service in the foreground.",
+    "checkpoint": "The checkpoints of a store (see docs/recovery.md).",
+    "cluster": "ESD on several machines with container engines (see docs/operations.md).",
+}
+
+
 app = typer.Typer(
+    cls=LateGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command("train")(train.command)
-app.command("simulate")(simulate.command)
-app.command("plan")(plan.command)
-app.command("demo")(demo.command)
-app.command("status")(status.command)
-app.command("cancel")(cancel.command)
-app.command("bench", context_settings=bench.ALL_ARGUMENTS)(bench.command)
-app.add_typer(data.app, name="data")
-app.add_typer(serve.app, name="serve")
-app.add_typer(checkpoint.app, name="checkpoint")
-app.add_typer(cluster.app, name="cluster")
+add_late(app, COMMANDS)
 
 
 @app.callback()
@@ -57,7 +65,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         app()
-    except (InvalidArgument, SettingsError) as error:
+    except InvalidArgument as error:
         _fail(error, EXIT_USAGE)
     except OSError as error:
         named = error.filename is not None and error.strerror is not None

@@ -27,12 +27,13 @@ from esd.cli.learning import (
     Shuffle,
     WeightDecay,
 )
+from esd.cli.limits import within
 from esd.cli.model import Hidden, LossOption, Model
 from esd.cli.storage import AtMaxRows, CheckpointEvery, CheckpointSeconds, CheckpointsKept, MaxRows
 from esd.dispatcher.core.mechanisms import MECHANISMS
 from esd.dispatcher.solvers import SOLVERS
 from esd.run.options import DEFAULT_BATCH, DEFAULT_CACHE_RATIO, RunOptions
-from esd.services.domain.jobs import MAX_HORIZON, Criterion
+from esd.services.domain.jobs import Criterion
 from esd.services.domain.tables import OptimizerKind
 
 # The groups of options in `--help`.
@@ -58,7 +59,7 @@ SchemaFile = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
-Workers = Annotated[int, typer.Option(min=1, max=64, help="Number of workers.", rich_help_panel=CLUSTER)]
+Workers = Annotated[int, typer.Option(**within("workers"), help="Number of workers.", rich_help_panel=CLUSTER)]
 Links = Annotated[
     str,
     typer.Option(
@@ -100,7 +101,7 @@ EvictionTerm = Annotated[
 HashField = Annotated[
     int | None,
     typer.Option(
-        min=0,
+        **within("hash_field"),
         help="hash: number of the field whose values decide, 0 for the first.",
         show_default="the best one on the first batches",
         rich_help_panel=DISPATCH,
@@ -109,13 +110,16 @@ HashField = Annotated[
 Horizon = Annotated[
     int,
     typer.Option(
-        min=1, max=MAX_HORIZON, help="joint: batches a decision looks at, its own included.", rich_help_panel=DISPATCH
+        **within("horizon"), help="joint: batches a decision looks at, its own included.", rich_help_panel=DISPATCH
     ),
 ]
 Batch = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Samples per worker and iteration.", show_default=str(DEFAULT_BATCH), rich_help_panel=TRAINING
+        **within("batch"),
+        help="Samples per worker and iteration.",
+        show_default=str(DEFAULT_BATCH),
+        rich_help_panel=TRAINING,
     ),
 ]
 Workloads = Annotated[
@@ -137,12 +141,11 @@ WorkloadLimits = Annotated[
 MeasuredLinks = Annotated[
     bool, typer.Option("--measured-links", help="Link speeds follow measurements.", rich_help_panel=CLUSTER)
 ]
-Dim = Annotated[int, typer.Option(min=1, max=4096, help="Values per embedding row.", rich_help_panel=TRAINING)]
+Dim = Annotated[int, typer.Option(**within("dim"), help="Values per embedding row.", rich_help_panel=TRAINING)]
 CacheRatio = Annotated[
     float | None,
     typer.Option(
-        min=0,
-        max=1,
+        **within("cache_ratio"),
         help="Cache of a worker, as a share of the data's ids.",
         show_default=f"{DEFAULT_CACHE_RATIO}, or what an iteration may need",
         rich_help_panel=CLUSTER,
@@ -150,7 +153,9 @@ CacheRatio = Annotated[
 ]
 CacheRows = Annotated[
     int | None,
-    typer.Option(min=1, help="Cache of a worker in rows, instead of --cache-ratio.", rich_help_panel=CLUSTER),
+    typer.Option(
+        **within("cache_rows"), help="Cache of a worker in rows, instead of --cache-ratio.", rich_help_panel=CLUSTER
+    ),
 ]
 Policy = Annotated[
     str, typer.Option(help="Cache replacement: emark, emark-size, reuse, lru, lfu or static.", rich_help_panel=CLUSTER)
@@ -181,14 +186,19 @@ Optimizer = Annotated[
 Iterations = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Iterations after which the run ends.", show_default="all of the data", rich_help_panel=TRAINING
+        **within("iterations"),
+        help="Iterations after which the run ends.",
+        show_default="all of the data",
+        rich_help_panel=TRAINING,
     ),
 ]
 SkipBad = Annotated[
-    int, typer.Option(min=0, help="Malformed records to skip before giving up.", rich_help_panel=TRAINING)
+    int,
+    typer.Option(**within("skip_bad"), help="Malformed records to skip before giving up.", rich_help_panel=TRAINING),
 ]
 Seed = Annotated[
-    int, typer.Option(min=0, help="Seed of rows, dense parameters and random choices.", rich_help_panel=TRAINING)
+    int,
+    typer.Option(**within("seed"), help="Seed of rows, dense parameters and random choices.", rich_help_panel=TRAINING),
 ]
 Dispatcher = Annotated[
     str | None,

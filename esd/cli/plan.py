@@ -9,9 +9,10 @@ import typer
 
 from esd.advice.advise import advise
 from esd.cli import options as opt
+from esd.cli.console import messages
 from esd.cli.options import takes_run_options
 from esd.cli.plan_report import check_plot, print_advice, save_plot
-from esd.cli.report import messages, print_json
+from esd.cli.report import print_json
 from esd.run.options import RunOptions
 
 Memory = Annotated[

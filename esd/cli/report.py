@@ -7,14 +7,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from esd.cli.tables import print_figures
 from esd.run.results import Result
-
-# Progress and messages go to standard error, so that standard output holds the result only.
-messages = Console(stderr=True)
 
 
 def _missing_updates(staleness: Mapping[str, Any]) -> str:

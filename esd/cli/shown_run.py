@@ -8,7 +8,7 @@ from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from esd.cli.report import messages
+from esd.cli.console import messages
 from esd.run.events import (
     AlreadyTrained,
     Checkpointed,

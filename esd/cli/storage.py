@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from esd.cli.limits import within
 from esd.run.options import TABLE
 from esd.services.domain.ids import PARTITIONS
 from esd.services.domain.jobs import RowLimitPolicy
@@ -40,14 +41,16 @@ CheckpointEvery = Annotated[
     int,
     typer.Option(
         metavar="ITERATIONS",
-        min=0,
+        **within("checkpoint_every"),
         help="Iterations between checkpoints, to which a run that lost a process goes back; 0: see the next.",
         rich_help_panel=_PANEL,
     ),
 ]
 MaxRows = Annotated[
     int,
-    typer.Option(metavar="ROWS", min=0, help="Rows that the table may have; 0: any.", rich_help_panel=_PANEL),
+    typer.Option(
+        metavar="ROWS", **within("max_rows"), help="Rows that the table may have; 0: any.", rich_help_panel=_PANEL
+    ),
 ]
 AtMaxRows = Annotated[
     RowLimitPolicy,
@@ -61,7 +64,7 @@ CheckpointSeconds = Annotated[
     float,
     typer.Option(
         metavar="SECONDS",
-        min=0,
+        **within("checkpoint_seconds"),
         help="Longest time between checkpoints, seconds; 0: any. Without both, a lost process ends the run.",
         rich_help_panel=_PANEL,
     ),
@@ -69,7 +72,10 @@ CheckpointSeconds = Annotated[
 CheckpointsKept = Annotated[
     int,
     typer.Option(
-        metavar="N", min=1, help="Checkpoints that esd checkpoint restore can go back to.", rich_help_panel=_PANEL
+        metavar="N",
+        **within("checkpoints_kept"),
+        help="Checkpoints that esd checkpoint restore can go back to.",
+        rich_help_panel=_PANEL,
     ),
 ]
 CheckpointDir = Annotated[

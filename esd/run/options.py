@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from esd.run.schedules import parse_schedule
 from esd.run.workloads import parse_limits, parse_workloads
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
 from esd.services.domain.schedules import Schedule
 from esd.services.domain.sync import parse_sync
@@ -33,6 +35,31 @@ TABLE = "embeddings"  # the table of the rows where no name is given
 
 # Fields whose option on the command line has another name.
 _SHORT_NAMES = {"learning_rate": "lr", "dense_learning_rate": "dense-lr"}
+
+
+# The least and the most of each field that is a number; None: any.
+LIMITS: Mapping[str, tuple[int, int | None]] = {
+    "workers": (1, 64),
+    "hash_field": (0, None),
+    "horizon": (1, MAX_HORIZON),
+    "batch": (1, None),
+    "dim": (1, 4096),
+    "cache_ratio": (0, 1),
+    "cache_rows": (1, None),
+    "weight_decay": (0, None),
+    "clip": (0, None),
+    "epochs": (1, None),
+    "shuffle": (0, None),
+    "hot_batches": (0, None),
+    "evaluate_every": (0, None),
+    "iterations": (1, None),
+    "skip_bad": (0, None),
+    "seed": (0, None),
+    "checkpoint_every": (0, None),
+    "max_rows": (0, None),
+    "checkpoint_seconds": (0, None),
+    "checkpoints_kept": (1, None),
+}
 
 
 def option_name(field: str) -> str:
@@ -92,6 +119,9 @@ class RunOptions:
         at_max_rows: whether a run that needs more rows than that is refused, or forgets rows.
         checkpoint_seconds: longest time between checkpoints; 0: any.
         checkpoints_kept: checkpoints that can be gone back to.
+
+    Raises:
+        InvalidArgument: a number is not within its LIMITS. A message names a field as the command line does: `--lr`.
     """
 
     data: str = "flights"
@@ -141,6 +171,14 @@ class RunOptions:
     at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE
     checkpoint_seconds: float = 0.0
     checkpoints_kept: int = 2
+
+    def __post_init__(self) -> None:
+        """Checks the numbers. What a text says is checked with the data, by `job` and the methods below."""
+        for field, (least, most) in LIMITS.items():
+            value = getattr(self, field)
+            if value is not None and not least <= value <= (math.inf if most is None else most):
+                limits = f"at least {least}" if most is None else f"from {least} to {most}"
+                raise InvalidArgument(f"{option_name(field)} is {value}, it must be {limits}")
 
     @property
     def data_name(self) -> str:

@@ -25,6 +25,7 @@ _PRELOADED = (
     "esd.worker.service.app",
     "esd.worker.models",
     "esd.cli.main",
+    "esd.cli.train",
 )
 _ABOVE = 500  # numbers of files that nobody asks for
 

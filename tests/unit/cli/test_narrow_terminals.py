@@ -6,10 +6,10 @@ import re
 
 import pytest
 from rich.table import Table
-from typer.main import get_command
 from typer.testing import CliRunner
 
-from esd.cli.main import app
+from esd.cli.later import load
+from esd.cli.main import COMMANDS, app
 from esd.cli.tables import print_figures, print_table
 
 SERVE_PS = "serve ps"  # the form of a store's URL is as long as it is
@@ -18,8 +18,8 @@ SERVE_PS = "serve ps"  # the form of a store's URL is as long as it is
 def commands() -> list[str]:
     """All commands, as they are typed."""
     names = []
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
-        below = getattr(command, "commands", {})
+    for name in COMMANDS:
+        below = getattr(load(name), "commands", {})
         names += [f"{name} {each}" for each in below] or [name]
     return [name for name in names if name not in ("bench", SERVE_PS)]
 

@@ -1,0 +1,45 @@
+"""The numbers of a run's options are checked where the options are made, with the names of the command line."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from esd.cli.later import load
+from esd.run.options import LIMITS, RunOptions, option_name
+from esd.services.domain.errors import InvalidArgument
+
+
+@pytest.mark.parametrize(
+    ("options", "refusal"),
+    [
+        ({"workers": 0}, "--workers is 0, it must be from 1 to 64"),
+        ({"workers": 65}, "--workers is 65, it must be from 1 to 64"),
+        ({"cache_ratio": 1.5}, "--cache-ratio is 1.5, it must be from 0 to 1"),
+        ({"weight_decay": -0.1}, "--weight-decay is -0.1, it must be at least 0"),
+        ({"clip": float("nan")}, "--clip is nan, it must be at least 0"),
+        ({"batch": 0}, "--batch is 0, it must be at least 1"),
+        ({"hash_field": -1}, "--hash-field is -1, it must be at least 0"),
+    ],
+)
+def test_a_number_out_of_its_limits_is_refused_by_its_option(options: dict[str, Any], refusal: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        RunOptions(**options)
+    assert str(refused.value) == refusal
+
+
+def test_every_number_has_limits_but_learning_rates() -> None:
+    numbers = {field.name for field in fields(RunOptions) if {"int", "float"} & set(str(field.type).split(" | "))}
+    assert numbers - set(LIMITS) == {"learning_rate", "dense_learning_rate"}  # the optimizer checks them
+
+
+def test_the_command_line_has_every_option_by_its_name_with_its_default_and_limits() -> None:
+    parameters = {parameter.name: parameter for parameter in load("train").params}
+    for field in fields(RunOptions):
+        parameter = parameters[field.name]
+        assert option_name(field.name) in parameter.opts
+        assert parameter.default == field.default
+        if field.name in LIMITS:
+            assert (parameter.type.min, parameter.type.max) == LIMITS[field.name]
