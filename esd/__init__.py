@@ -5,8 +5,8 @@
     with esd.DispatcherClient("127.0.0.1:50051") as dispatcher:
         state = dispatcher.describe()
 
-The vocabulary is here at once. What needs gRPC, the native kernels or torch, which models alone do, is imported when it
-is first used.
+The vocabulary is here at once. Names that need gRPC, the native kernels or torch, as models and sessions do, are
+imported when they are first used.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ if TYPE_CHECKING:
     from esd.services.clients.rows import RowClient
     from esd.services.clients.tables import TableClient
     from esd.services.runtime.security import Credentials
+    from esd.session import Session
     from esd.tables import read
     from esd.worker.models.inputs import Jagged, ModelInputs
     from esd.worker.models.model import Model
+    from esd.worker.training.step import Step
     from esd.worker.training.trained import TrainedModel
 
     __version__: str
@@ -105,6 +107,8 @@ __all__ = [
     "SampleBatch",
     "Schedule",
     "Schema",
+    "Session",
+    "Step",
     "Sync",
     "TableClient",
     "TableOptions",
@@ -136,6 +140,8 @@ _WHEN_USED = {
     "Id": "esd.data.schema",
     "IdList": "esd.data.schema",
     "Schema": "esd.data.schema",
+    "Session": "esd.session",
+    "Step": "esd.worker.training.step",
     "TableOptions": "esd.data.schema",
     "TrainedModel": "esd.worker.training.trained",
     "hybrid_dis": "esd.hybrid",

@@ -2,8 +2,9 @@
 
     python3 -m examples.own_worker 127.0.0.1:50051 edge-1
 
-It is a start for another trainer, or for a look at the decisions of a dispatcher. It predicts one half for every sample
-and reports the rows of its plans as moved.
+It shows the protocol below `esd.Session`, for a trainer in another framework than torch, or for a look at the decisions
+of a dispatcher: it predicts one half for every sample and reports that it has moved the rows of its plans. A training
+loop in torch is examples/own_loop.py.
 """
 
 from __future__ import annotations

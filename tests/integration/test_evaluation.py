@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+import torch
+
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.run.evaluation import Evaluator
 from esd.services.domain.batches import SampleBatch
 from esd.services.runtime.retry import AWAY, repeated
-from esd.worker.models import build_model
 from esd.worker.training.all_reduce import DenseReducer
-from esd.worker.training.dense import DenseParameters
+from esd.worker.training.trainer import model_of_job
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
 from tests.support.server_client import ServerClient
 from tests.support.simple_clients import job_with, samples
@@ -41,7 +42,7 @@ async def test_a_server_that_is_away_while_rows_are_read_is_waited_for() -> None
         job = job_with(parameter_servers=(proxy.address,))
         async with ServerClient(server.address, job.table) as client:
             await client.create_table()
-            await client.put_dense(DenseParameters(build_model(job), job.model, DenseReducer(None)).to_npz())
+            await client.put_dense(model_of_job(job, DenseReducer(None), torch.device("cpu")).to_npz())
         held_out = AwayOnce(proxy)
         evaluator = Evaluator(job, held_out)
 

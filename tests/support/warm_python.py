@@ -24,7 +24,15 @@ from typing import Any, ClassVar
 from esd.services.runtime.forks import MAX_PACKET, send_request
 
 ROOT = Path(__file__).parents[2]
-MODULES = ("esd.ps_server", "esd.dispatcher", "esd.worker", "esd.worker.host", "esd.cli")  # what is forked
+MODULES = (  # what is forked
+    "esd.ps_server",
+    "esd.dispatcher",
+    "esd.worker",
+    "esd.worker.host",
+    "esd.cli",
+    "examples.own_loop",
+    "tests.support.broken_trainers",
+)
 
 _LIBRARIES = ("LD_", "MALLOC_", "OMP_", "GRPC_", "PYTHON")  # variables that libraries read as they are loaded
 _ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from esd.services.domain.errors import InvalidArgument
-from esd.worker.models.model import Model
 
 
 class BufferRule(Enum):
@@ -63,15 +62,15 @@ class Buffers:
                 setattr(module, leaf, values)
 
 
-def rules_of(model: Model) -> dict[str, BufferRule]:
-    """Returns the rules of a model's changing buffers, by name.
+def rules_of(model: nn.Module) -> dict[str, BufferRule]:
+    """Returns the rules of a model's buffers that change, by name; a module without `buffer_rules` has none.
 
     Raises:
         InvalidArgument: a rule is unknown, or its buffer is unknown, not saved, or of a type that cannot be summed.
     """
     rules: dict[str, BufferRule] = {}
     saved, known = model.state_dict(), dict(model.named_buffers())
-    for name, rule in model.buffer_rules.items():
+    for name, rule in getattr(model, "buffer_rules", {}).items():
         if rule not in {each.value for each in BufferRule}:
             raise InvalidArgument(f"the rule of buffer {name} is {rule!r}, there are 'sum' and 'lead'")
         if name not in known:

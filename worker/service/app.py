@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import contextvars
 import logging
 import sys
 
+import torch
+
 from esd.services.runtime import logs
+from esd.services.runtime.leavable_thread import LeavableThread
 from esd.services.runtime.process import StopEvent, announce
-from esd.services.runtime.server import serve
 from esd.services.runtime.settings import load
-from esd.worker.service.job import WorkerJob
-from esd.worker.service.servicer import SERVICE, WorkerService, add_to_server
+from esd.worker.service.epoch import Training
+from esd.worker.service.session import WorkerSession
 from esd.worker.service.settings import WorkerSettings
+from esd.worker.training.device import prepare_device
+from esd.worker.training.trainer import model_of_job, train
 
 _log = logging.getLogger(__name__)
 
@@ -25,16 +29,27 @@ async def serve_worker(stop: StopEvent) -> None:
     logs.bind(worker=settings.name)
     if settings.code:
         sys.path.insert(0, settings.code)
-    service = WorkerService(settings)
-    async with serve("worker", [(add_to_server, service, SERVICE)], settings) as server:
-        job = asyncio.create_task(WorkerJob(settings, server.address, service).run())
-        await server.set_serving(True)
-        announce("worker", server.address, server.metrics_address)
-        stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait((job, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if not job.done():
-            _log.warning("stopped before the end of the stream")
-            job.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await job
+    session = WorkerSession(settings, Training(model_of_job, torch.device(settings.device)))
+    thread, context = LeavableThread("esd-train"), contextvars.copy_context()
+    working = asyncio.wrap_future(thread.submit(context.run, take_part, session, settings))
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait((working, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if working.done():
+        await working
+    else:
+        _log.warning("stopped before the end of the stream")
+        await asyncio.to_thread(session.close)  # the thread that trains is not waited for
+
+
+def take_part(session: WorkerSession, settings: WorkerSettings) -> None:
+    """Trains the job's own model to the end of the stream. Call it in a thread of its own.
+
+    Raises:
+        EsdError: the device is not there, a plan was refused, the model's code fails, or the job does.
+    """
+    prepare_device(settings.device, settings.threads)
+    with session:
+        announce("worker", session.server.address, session.server.metrics_address)
+        for step in session:
+            train(step)

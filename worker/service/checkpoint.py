@@ -15,7 +15,7 @@ from esd.services.runtime.retry import repeated
 from esd.services.runtime.tasks import run_in
 from esd.worker.core.cache_book import CacheBook
 from esd.worker.service.transfers import RowMover
-from esd.worker.training.trainer import Trainer
+from esd.worker.training.dense import DenseParameters
 
 _DENSE = "dense"  # the part of a checkpoint that workers store
 
@@ -30,8 +30,8 @@ class WorkerCheckpoints:
     Args:
         membership: of the epoch.
         mover: pushes what the cache holds alone.
-        trainer: has the dense parameters.
-        training_thread: the thread of all of torch.
+        dense: the dense parameters.
+        caller: makes calls in the thread that trains.
         report: confirms a flush to the dispatcher.
         storage_timeout: seconds to wait at the end of the stream for room on a parameter server's disk.
     """
@@ -40,15 +40,15 @@ class WorkerCheckpoints:
         self,
         membership: Membership,
         mover: RowMover,
-        trainer: Trainer,
-        training_thread: Executor,
+        dense: DenseParameters,
+        caller: Executor,
         report: Callable[[FlushReport], Awaitable[None]],
         storage_timeout: float,
     ) -> None:
         self._membership = membership
         self._mover = mover
-        self._trainer = trainer
-        self._training_thread = training_thread
+        self._dense = dense
+        self._caller = caller
         self._report = report
         self._storage_timeout = storage_timeout
         self._stored = 0, ""  # the checkpoint to which nothing is to be added, and the checksum of what was
@@ -63,14 +63,14 @@ class WorkerCheckpoints:
         mover = self._mover
         for table, rows in mover.by_table(reload.rows):
             pulled = await table.load(rows)
-            await run_in(self._training_thread, table.cache.write, rows.slots, pulled)
-        dense = await mover.servers.get_part(reload.checkpoint, _DENSE)
-        if sha256(dense).hexdigest() != reload.dense_checksum:
+            await run_in(self._caller, table.cache.write, rows.slots, pulled)
+        saved = await mover.servers.get_part(reload.checkpoint, _DENSE)
+        if sha256(saved).hexdigest() != reload.dense_checksum:
             raise FailedPrecondition(
                 f"the dense parameters of checkpoint {reload.checkpoint} are damaged: their checksum differs; `esd "
                 "checkpoint` tells which checkpoints are whole, and goes back to one"
             )
-        await run_in(self._training_thread, self._trainer.dense.load, dense)
+        await run_in(self._caller, self._dense.load, saved)
         self._stored = reload.checkpoint, ""
         _log.info("back at checkpoint %d with %d cached rows", reload.checkpoint, len(reload.rows))
 
@@ -93,7 +93,7 @@ class WorkerCheckpoints:
         """Does at the end of the stream what is done for a checkpoint; the first member also stores the final model."""
         membership, checksum = self._membership, ""
         if membership.leads:
-            model = await run_in(self._training_thread, self._trainer.dense.to_npz)
+            model = await run_in(self._caller, self._dense.to_npz)
             await self._with_room(lambda: self._mover.servers.put_dense(model))
         transfers = await self._mover.flush(flush)
         if membership.job.takes_checkpoints and flush.iteration:
@@ -112,9 +112,9 @@ class WorkerCheckpoints:
             return checksum
         checksum = ""
         if self._membership.leads:
-            dense = await run_in(self._training_thread, self._trainer.dense.save)
-            checksum = sha256(dense).hexdigest()
-            await self._mover.servers.put_part(plan.iteration, _DENSE, dense)
+            saved = await run_in(self._caller, self._dense.save)
+            checksum = sha256(saved).hexdigest()
+            await self._mover.servers.put_part(plan.iteration, _DENSE, saved)
         await self._mover.servers.cut(plan.iteration, self._membership.members)
         self._stored = plan.iteration, checksum
         return checksum

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import TypeVar
+
+import torch
 
 from esd.services.clients.attendance import Attendance
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.jobs import JobSpec
 from esd.services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
 from esd.services.domain.reports import Lease, WorkerPhase
 from esd.services.domain.tables import slots_of_tables
+from esd.services.runtime.leavable_thread import LeavableThread
 from esd.services.runtime.tasks import run_in
 from esd.services.runtime.threads import named_threads
 from esd.worker.core.cache_book import CacheBook
+from esd.worker.service.caller import Caller
 from esd.worker.service.checkpoint import WorkerCheckpoints
 from esd.worker.service.inbox import Inbox
 from esd.worker.service.link import Link
@@ -27,15 +34,31 @@ from esd.worker.service.servicer import WorkerService
 from esd.worker.service.settings import WorkerSettings
 from esd.worker.service.table_mover import TableMover
 from esd.worker.service.training_loop import TrainingLoop
-from esd.worker.service.transfers import RowMover
+from esd.worker.service.transfers import IterationTransfers, RowMover
 from esd.worker.training.all_reduce import DenseReducer, GroupStore, join_group
-from esd.worker.training.device import prepare_device
+from esd.worker.training.dense import DenseParameters
 from esd.worker.training.rows import row_caches
-from esd.worker.training.trainer import Trainer
+from esd.worker.training.step import Step, Steps
+
+_DENSE_KEY = "dense"  # the checksum of the dense parameters before the first iteration, of an epoch's keys
 
 _log = logging.getLogger(__name__)
 
 M = TypeVar("M", Membership, EndOfStream, Reload)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The subject of a worker's training, and its place.
+
+    Attributes:
+        model_of: called at the beginning of every epoch, with the job, the reducer of the epoch and `device`, in the
+            thread that trains: a model as it is before the first iteration of the job.
+        device: where the rows and the model are.
+    """
+
+    model_of: Callable[[JobSpec, DenseReducer, torch.device], DenseParameters]
+    device: torch.device
 
 
 class WorkerEpoch:
@@ -48,6 +71,8 @@ class WorkerEpoch:
         lease: of this worker.
         host: at which the other workers reach this one.
         service: describes the worker to operators.
+        caller: makes calls in the thread that trains.
+        training: the model to train, and its device.
 
     Attributes:
         membership: of the epoch, None until the dispatcher has sent it.
@@ -61,6 +86,8 @@ class WorkerEpoch:
         lease: Lease,
         host: str,
         service: WorkerService,
+        caller: Caller,
+        training: Training,
     ) -> None:
         self.membership: Membership | None = None
         self._settings = settings
@@ -69,13 +96,15 @@ class WorkerEpoch:
         self._lease = lease
         self._host = host
         self._service = service
+        self._caller = caller
+        self._training = training
         self._reducer: DenseReducer | None = None
         self._loop: TrainingLoop | None = None
-        # torch's thread count and current device belong to a thread, so everything of torch happens in one, apart
-        # from copying rows out of the cache, which goes on beside training. Each epoch has its own: that of a broken
-        # one may sit in an all-reduce until the last peer has left.
-        self._training_thread = named_threads("esd-train")
+        # Copies rows out of the cache while an iteration trains.
         self._reading_thread = named_threads("esd-rows")
+        # Meets the other workers and leaves them. Both may take as long as the timeout of the slowest worker, and the
+        # thread that trains must be free for the next epoch meanwhile.
+        self._group_thread = LeavableThread("esd-group")
 
     async def run(self) -> None:
         """Trains what is planned, to the end of the stream.
@@ -85,7 +114,7 @@ class WorkerEpoch:
             EsdError: a plan was refused, a peer is lost, the job failed.
         """
         settings = self._settings
-        device = await run_in(self._training_thread, prepare_device, settings.device, settings.threads)
+        caller, device = self._caller, self._training.device
         messages = self._attendance
         self.membership = membership = await _expect(Membership, messages)
         job = membership.job
@@ -103,29 +132,36 @@ class WorkerEpoch:
         ):
             await servers.create_tables(membership.claimant)
             await peers.meet()
-            self._reducer = await run_in(
-                self._training_thread, join_group, membership, self._group_store(membership), self._host, device.type,
-                settings.peer_timeout,
-            )  # fmt: skip
-            caches = await run_in(
-                self._training_thread, partial(row_caches, job.tables, slots, device, gathers=job.sync.keeps_copies)
-            )
-            trainer = await run_in(self._training_thread, Trainer, job, caches, self._reducer, device)
+            self._reducer = await self._join_group(membership)
+            caches = await run_in(caller, partial(row_caches, job.tables, slots, device, gathers=job.sync.keeps_copies))
+            dense = await run_in(caller, self._training.model_of, job, self._reducer, device)
+            steps = Steps(job, caches, dense, device)
             tables = [
                 TableMover(cache, table, peers, membership, self._reading_thread)
                 for cache, table in zip(caches, servers.tables, strict=True)
             ]
             mover = RowMover(tables, servers, peers, moves, membership)
             report = self._attendance.report
-            checkpoints = WorkerCheckpoints(
-                membership, mover, trainer, self._training_thread, report, settings.storage_timeout
-            )
+            checkpoints = WorkerCheckpoints(membership, mover, dense, caller, report, settings.storage_timeout)
             if membership.iteration:
                 await checkpoints.go_back(await _expect(Reload, messages), book)
+            else:
+                await self._agree(membership, await run_in(caller, dense.save))
+
+            def begin(current: IterationTransfers) -> Step:
+                current.write()
+                return steps.begin(current.plan)
+
             self._loop = TrainingLoop(
-                messages, book, mover, trainer, self._training_thread, link, messages.confirm, checkpoints.take,
+                messages,
+                book,
+                mover,
+                lambda current: caller.train(partial(begin, current)),
+                link,
+                messages.confirm,
+                checkpoints.take,
                 sync=job.sync,
-            )  # fmt: skip
+            )
             await checkpoints.finish(await self._loop.run())
             end = await _expect(EndOfStream, messages)
             _log.info("the stream has ended after %d iterations", end.iterations)
@@ -137,12 +173,21 @@ class WorkerEpoch:
         return self._loop.phase if self._loop is not None else WorkerPhase.IDLE
 
     def close(self) -> None:
-        """Leaves the all-reduce group and lets go of the threads."""
+        """Leaves the all-reduce group and lets go of the threads, none of which is waited for."""
         if self._reducer is not None:
-            self._training_thread.submit(self._reducer.close)
-        for thread in (self._training_thread, self._reading_thread):
-            # Not waited for: after a failure it may sit in an all-reduce, which ends when the others leave.
-            thread.shutdown(wait=False)
+            self._group_thread.submit(self._reducer.close)
+        self._group_thread.end()
+        self._reading_thread.shutdown(wait=False)
+
+    async def _join_group(self, membership: Membership) -> DenseReducer:
+        device, store = self._training.device, self._group_store(membership)
+
+        def join() -> DenseReducer:
+            if device.type == "cuda":
+                torch.cuda.set_device(device)
+            return join_group(membership, store, self._host, device.type, self._settings.peer_timeout)
+
+        return await asyncio.wrap_future(self._group_thread.submit(join))
 
     @asynccontextmanager
     async def _peers_of(self, membership: Membership, link: Link) -> AsyncIterator[Peers]:
@@ -155,6 +200,24 @@ class WorkerEpoch:
                 yield peers
         finally:
             self._service.deliveries.end()
+
+    async def _agree(self, membership: Membership, saved: bytes) -> None:
+        """Compares the dense parameters before the first iteration, which must be the same on every worker.
+
+        Raises:
+            FailedPrecondition: they differ from the first member's.
+        """
+        checksum, within = sha256(saved).digest(), self._settings.peer_timeout
+        if membership.leads:
+            if len(membership.members) > 1:
+                await self._dispatcher.put_group_key(self._lease, membership.epoch, _DENSE_KEY, checksum)
+            return
+        key = self._dispatcher.get_group_key(self._lease, membership.epoch, _DENSE_KEY, within=within)
+        if await key != checksum:
+            raise FailedPrecondition(
+                f"worker {self._settings.name} begins with other dense parameters, or another optimizer, than the "
+                "first worker: seed torch with the same number before the model is built"
+            )
 
     def _group_store(self, membership: Membership) -> GroupStore:
         """Returns the dispatcher's keys of this epoch, for torch, which asks for them in threads of its own."""

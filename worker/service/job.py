@@ -13,7 +13,8 @@ from esd.services.runtime.retry import AWAY
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.settings import join_address, split_address
 from esd.services.runtime.tasks import first_failure
-from esd.worker.service.epoch import WorkerEpoch
+from esd.worker.service.caller import Caller
+from esd.worker.service.epoch import Training, WorkerEpoch
 from esd.worker.service.servicer import WorkerService
 from esd.worker.service.settings import WorkerSettings
 
@@ -32,9 +33,13 @@ class WorkerJob:
         settings: of this worker.
         address: `host:port` of its own gRPC service.
         service: is told when there is something to describe.
+        caller: makes calls in the thread that trains.
+        training: the model to train, and its device.
     """
 
-    def __init__(self, settings: WorkerSettings, address: str, service: WorkerService) -> None:
+    def __init__(
+        self, settings: WorkerSettings, address: str, service: WorkerService, caller: Caller, training: Training
+    ) -> None:
         host, port = split_address(address)
         self._host = settings.advertise_host.removeprefix("[").removesuffix("]") or host
         self._registration = Registration(
@@ -47,6 +52,8 @@ class WorkerJob:
         )
         self._settings = settings
         self._service = service
+        self._caller = caller
+        self._training = training
         self._epoch: WorkerEpoch | None = None
         self._dispatcher = AsyncDispatcherClient(
             settings.dispatcher,
@@ -80,7 +87,16 @@ class WorkerJob:
     async def _attend(self, lease: Lease) -> Lease | None:
         """Takes part in one epoch. Returns the lease for the next one, or None at the end of the stream."""
         async with self._dispatcher.attend(lease, phase=self._phase) as attendance:
-            self._epoch = WorkerEpoch(self._settings, attendance, self._dispatcher, lease, self._host, self._service)
+            self._epoch = WorkerEpoch(
+                self._settings,
+                attendance,
+                self._dispatcher,
+                lease,
+                self._host,
+                self._service,
+                self._caller,
+                self._training,
+            )
             try:
                 await _see_through(self._epoch, attendance)
             except EsdError as error:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import Executor
 from typing import Any
 
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.plans import FlushPlan, IterationPlan, PlanMessage
 from esd.services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase, label_classes
 from esd.services.domain.sync import Sync
-from esd.services.runtime.tasks import run_in
 from esd.worker.core.cache_book import CacheBook
 from esd.worker.service.link import Link
 from esd.worker.service.transfers import IterationTransfers, RowMover
-from esd.worker.training.trainer import StepResult, Trainer
+from esd.worker.training.step import StepResult
 
+Train = Callable[[IterationTransfers], Coroutine[Any, Any, StepResult]]
 Confirm = Callable[[IterationReport], object]
 TakeCheckpoint = Callable[[FlushPlan], Coroutine[Any, Any, None]]
 
@@ -25,15 +24,14 @@ TakeCheckpoint = Callable[[FlushPlan], Coroutine[Any, Any, None]]
 class TrainingLoop:
     """Trains the planned iterations in order.
 
-    While one trains, the rows of the next that it does not touch move already. Only the training thread touches
+    While one trains, the rows of the next that it does not touch move already. Only the thread that trains touches
     tensors, apart from copying out what is to be pushed.
 
     Args:
         messages: the plan stream, behind the membership.
         book: refuses plans that do not fit the cache.
         mover: moves rows, in tasks of its own group.
-        trainer: trains, in `training_thread`.
-        training_thread: a single thread.
+        train: trains an iteration whose rows are there, and returns its result.
         link: measures the bandwidth.
         confirm: tells the dispatcher of an iteration; returns at once.
         take_checkpoint: carries out the flush plan of a checkpoint.
@@ -50,8 +48,7 @@ class TrainingLoop:
         messages: AsyncIterator[PlanMessage],
         book: CacheBook,
         mover: RowMover,
-        trainer: Trainer,
-        training_thread: Executor,
+        train: Train,
         link: Link,
         confirm: Confirm,
         take_checkpoint: TakeCheckpoint,
@@ -61,8 +58,7 @@ class TrainingLoop:
         self._messages = messages
         self._book = book
         self._mover = mover
-        self._trainer = trainer
-        self._training_thread = training_thread
+        self._train = train
         self._link = link
         self._tell = confirm
         self._take_checkpoint = take_checkpoint
@@ -107,16 +103,11 @@ class TrainingLoop:
 
             following = tasks.create_task(self._next())
             self.phase = WorkerPhase.COMPUTE
-            step = await run_in(self._training_thread, self._train, current)
+            step = await self._train(current)
             clock.lap()
             phases = PhaseTimes(plan_wait, push, pull, step.compute, step.all_reduce, step.update)
             confirming = tasks.create_task(self._confirm(current, step, phases, clock.total(), confirming))
             before = current
-
-    def _train(self, current: IterationTransfers) -> StepResult:
-        """Puts the rows that were pulled into their slots, and trains. Runs in the training thread."""
-        current.write()
-        return self._trainer.step(current.plan)
 
     async def _confirm(
         self,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from threading import Lock
 from typing import Any, Protocol, cast
 
 from torch import Tensor, distributed
@@ -16,6 +17,8 @@ from esd.services.domain.plans import Membership
 from esd.services.runtime.threads import batch_threads
 
 _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - these are refused here
+
+_LOOK_UP = timedelta(seconds=0.25)
 
 _log = logging.getLogger(__name__)
 
@@ -41,38 +44,66 @@ class DenseReducer:
 
     def __init__(self, group: AllReduceGroup | None) -> None:
         self._group = group
+        # gloo cannot abort a sum, so the thread that waits checks now and then whether it has left meanwhile. The wait
+        # of nccl does not block.
+        self._looks_up = isinstance(group, ProcessGroupGloo)
         self._running: list[Any] = []
+        self._left = False
+        self._leaving = Lock()
         self.waiting = False
 
     def start(self, gradients: Tensor) -> None:
         """Begins to replace a flat piece of the gradients by its sum over all workers, bit-identical on each of them.
 
         Raises:
-            Unavailable: a worker is lost.
+            Unavailable: a worker is lost, or this one has left.
         """
-        if self._group is not None:
-            with _losses_named():
+        with self._leaving, _losses_named():
+            self._check_member()
+            if self._group is not None:
                 self._running.append(self._group.allreduce([gradients]))
 
     def wait(self) -> None:
         """Returns when every started piece is summed.
 
         Raises:
-            Unavailable: a worker is lost or late.
+            Unavailable: a worker is lost or late, or this one has left.
         """
         running, self._running = self._running, []
         self.waiting = bool(running)
         try:
             with _losses_named():
                 for work in running:
-                    work.wait()
+                    self._await(work)
         finally:
             self.waiting = False
 
     def close(self) -> None:
-        """Leaves the group: its connections close, so that workers that wait for this one stop waiting."""
-        self._group = None
-        self._running = []
+        """Leaves the group. Its connections close, so the other workers stop waiting for this one.
+
+        The thread that trains stops waiting, too. The call itself returns when the last sum has failed, which may take
+        as long as the group's timeout, so it belongs in a thread that the end of the process does not wait for.
+        """
+        with self._leaving:
+            self._left = True
+            group, self._group = self._group, None
+        del group
+
+    def _await(self, work: Any) -> None:
+        while self._looks_up:
+            try:
+                work.wait(_LOOK_UP)
+            except RuntimeError:
+                self._check_member()
+                if work.is_completed():  # and has failed
+                    raise
+            else:
+                return
+        work.wait()
+
+    def _check_member(self) -> None:
+        if self._left:
+            raise Unavailable("this worker has left the epoch")
 
 
 @contextmanager

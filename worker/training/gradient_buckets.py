@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,7 +28,9 @@ class GradientBuckets:
         reducer: sums over the workers of the epoch.
 
     Attributes:
+        parameters: the same.
         flat: float32 [P]; after `wait` the sums over all workers.
+        places: views of it, by parameter.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], reducer: DenseReducer) -> None:
@@ -35,17 +38,20 @@ class GradientBuckets:
         sizes = [parameter.numel() for parameter in parameters]
         device = parameters[0].device if parameters else None
         self.flat = torch.zeros(sum(sizes), device=device)
-        self._places = [
+        self.parameters = parameters
+        self.places = [
             place.view_as(parameter) for place, parameter in zip(torch.split(self.flat, sizes), parameters, strict=True)
         ]
         self._buckets = _runs_from_the_end(sizes)
         self._sums = [self.flat[sum(sizes[: run.start]) : sum(sizes[: run.stop])] for run in self._buckets]
         self._missing = [set(run) for run in self._buckets]
         self._started = 0
+        self._hooks: list[Any] = []
         for bucket, run in enumerate(self._buckets):
             for at in run:
                 hook = partial(self._arrived, bucket, at)
-                parameters[at].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+                handle = parameters[at].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+                self._hooks.append(handle)
 
     def start(self) -> None:
         """Starts the buckets that the backward pass has not started. A missing gradient counts as zeros.
@@ -55,7 +61,7 @@ class GradientBuckets:
         """
         for missing in self._missing[self._started :]:
             for at in missing:
-                self._places[at].zero_()
+                self.places[at].zero_()
             missing.clear()
         self._start_whole()
 
@@ -70,10 +76,15 @@ class GradientBuckets:
         self._missing = [set(run) for run in self._buckets]
         self._started = 0
 
+    def close(self) -> None:
+        """Leaves the parameters alone: backward passes of a later epoch are none of this one's."""
+        for handle in self._hooks:
+            handle.remove()
+
     def _arrived(self, bucket: int, at: int, parameter: nn.Parameter) -> None:
         """Copies a new gradient into its bucket. torch passes the parameter."""
         assert parameter.grad is not None  # noqa: S101 - torch calls this hook after it has set the gradient
-        self._places[at].copy_(parameter.grad)
+        self.places[at].copy_(parameter.grad)
         parameter.grad = None
         self._missing[bucket].discard(at)
         if not self._missing[bucket]:

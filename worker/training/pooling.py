@@ -28,7 +28,8 @@ def embed(
         By name: float32 [m, D] of each pooled feature, or the sequences of a feature with pooling LIST.
     """
     names = tuple(feature.name for feature in features)
-    stacked = rows.view(-1, len(features), rows.shape[1]) if lengths is None else _pooled(rows, lengths, features)
+    of_samples = (len(rows) // len(features), len(features), rows.shape[1])
+    stacked = rows.view(of_samples) if lengths is None else _pooled(rows, lengths, features)
     if all(feature.pooling is not Pooling.LIST for feature in features):
         return StackedEmbeddings(names, stacked)
     if lengths is None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from esd.worker.models.buffers import BufferRule, Buffers, rules_of
-from esd.worker.models.model import Model
 from esd.worker.training.all_reduce import DenseReducer
 
 
@@ -22,23 +20,28 @@ class SharedBuffers:
         reducer: sums over the workers of the epoch.
     """
 
-    def __init__(self, model: Model, reducer: DenseReducer) -> None:
+    def __init__(self, model: nn.Module, reducer: DenseReducer) -> None:
         self._rules = rules_of(model)
         self._buffers = Buffers(model, self._rules)
         self._reducer = reducer
         self._by_dtype: defaultdict[torch.dtype, list[str]] = defaultdict(list)
         for name, values in self._buffers.values.items():
             self._by_dtype[values.dtype].append(name)
+        self._forward = ExitStack()
+        self._after: dict[str, Tensor] = {}
         self._changes: dict[str, Tensor] = {}
         self._sums: dict[torch.dtype, Tensor] = {}
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
-        """Keeps the changes of a forward pass for `start`, and undoes them: the buffers change only in `finish`."""
+    def keep(self) -> None:
+        """Keeps the buffers as they are before a forward pass, which may change them until `restore`."""
         self._changes = {}
-        with self._buffers.undone() as after:
-            yield
-        self._changes = {name: after[name] - values for name, values in self._buffers.values.items()}
+        self._forward = ExitStack()
+        self._after = self._forward.enter_context(self._buffers.undone())
+
+    def restore(self) -> None:
+        """Notes the changes of a forward pass for `start`; until `finish` the buffers are as they were before it."""
+        self._forward.close()
+        self._changes = {name: self._after[name] - values for name, values in self._buffers.values.items()}
 
     def start(self, *, leads: bool) -> None:
         """Begins to sum the changes of all workers in this iteration; `reducer.wait` ends the sum.

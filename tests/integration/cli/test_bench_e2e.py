@@ -39,4 +39,4 @@ def test_mechanisms_are_measured_in_turns() -> None:
         assert run["processors_ms"] * result["cores"] == sum(run["processor_ms"].values())
         assert 1e3 / run["iterations_per_second"] > run["links_ms"] > 0
         assert run["over_bound"] == 1e3 / run["iterations_per_second"] / max(run["links_ms"], run["processors_ms"])
-        assert {"main", "esd-train"} <= run["thread_ms"]["worker"].keys()
+        assert {"main", "esd-session", "esd-train"} <= run["thread_ms"]["worker"].keys()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from esd.dispatcher.service.servicer import SERVICE, add_to_server
 from esd.protos import dispatcher_pb2 as pb
@@ -28,12 +29,16 @@ from esd.services.domain.reports import FailureReport, FlushReport, IterationRep
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.server import serve
 from esd.services.runtime.settings import ServerSettings
+from esd.services.runtime.tasks import run_in
+from esd.services.runtime.threads import named_threads
 from esd.services.wire.attend import Attendance, decode_request, encode_answer
 from esd.services.wire.exchange import sequence_of
 from esd.services.wire.reports import decode_registration, encode_lease
-from esd.worker.service.job import WorkerJob
-from esd.worker.service.servicer import WorkerService
+from esd.worker.service.app import take_part
+from esd.worker.service.epoch import Training
+from esd.worker.service.session import WorkerSession
 from esd.worker.service.settings import WorkerSettings
+from esd.worker.training.trainer import model_of_job
 from tests.integration.worker.small import worker_settings
 from tests.support.plan_messages import message_of
 
@@ -256,6 +261,11 @@ def run_worker_job() -> Callable[..., Awaitable[None]]:
     async def run(dispatcher: str, **changes: Any) -> None:
         defaults = {"name": "worker", "dispatcher": dispatcher, "link": 1e9, "cache_rows": 64}
         settings = WorkerSettings(**(defaults | changes))
-        await WorkerJob(settings, "127.0.0.1:1", WorkerService(settings)).run()
+        session = WorkerSession(settings, Training(model_of_job, torch.device(settings.device)))
+        with named_threads("train") as thread:
+            try:
+                await run_in(thread, take_part, session, settings)
+            finally:  # of a test that cancels it, too
+                await asyncio.to_thread(session.close)
 
     return run

@@ -23,6 +23,7 @@ from esd.worker.models.layers import mlp
 from esd.worker.models.model import Model
 from esd.worker.training.all_reduce import DenseReducer
 from esd.worker.training.dense import DenseParameters
+from esd.worker.training.optimizers import JobOptimizer
 
 
 class Own(Model):
@@ -107,7 +108,7 @@ def test_what_layers_share_is_trained_once_and_kept_under_all_its_names(build):
     assert len(dense.gradients) == sum(each.numel() for each in model.parameters())
     model(StackedEmbeddings(("0", "1", "2", "3"), torch.randn(2, 4, 5)), torch.randn(2, 3)).sum().backward()
     dense.wait()
-    dense.step(0.01)
+    dense.step(0)
     assert model.second.weight is model.first.weight
 
     other = build(Tied, seed=8)
@@ -121,7 +122,8 @@ def test_what_layers_share_is_trained_once_and_kept_under_all_its_names(build):
 
 
 def dense_of(model):
-    return DenseParameters(model, ModelSpec("own", (), OptimizerSpec(OptimizerKind.ADAM, 0.01)), DenseReducer(None))
+    spec = ModelSpec("own", (), OptimizerSpec(OptimizerKind.ADAM, 0.01))
+    return DenseParameters(model, DenseReducer(None), lambda buckets: JobOptimizer(buckets, spec, lambda _: 0.01))
 
 
 def test_buffers_are_saved_loaded_and_exported(build):
@@ -156,7 +158,7 @@ def test_a_frozen_parameter_is_kept_and_not_trained(build):
     dense = dense_of(model)
     model(StackedEmbeddings(("0", "1", "2", "3"), torch.randn(2, 4, 5)), torch.randn(2, 3)).sum().backward()
     dense.wait()
-    dense.step(0.01)
+    dense.step(0)
     assert model.fixed.item() == 1.0
     assert len(dense.gradients) == sum(each.numel() for each in model.parameters()) - 1
 
@@ -168,7 +170,7 @@ def test_a_model_without_dense_parameters_trains_its_rows(build):
 
     dense = dense_of(build(Sum))
     dense.wait()
-    dense.step(0.01)
+    dense.step(0)
     assert dense.to_npz()
 
 

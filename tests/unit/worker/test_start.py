@@ -15,15 +15,17 @@ from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 import esd.worker.service.app
 from esd.worker.training.all_reduce import DenseReducer
 from esd.worker.training.dense import DenseParameters
+from esd.worker.training.optimizers import JobOptimizer
 from esd.worker.training.device import prepare_device
 
 device = prepare_device("cpu", 1)
 for kind in OptimizerKind:
     model = torch.nn.Linear(3, 1).to(device)
-    dense = DenseParameters(model, ModelSpec("own", (), OptimizerSpec(kind)), DenseReducer(None))
+    spec = ModelSpec("own", (), OptimizerSpec(kind))
+    dense = DenseParameters(model, DenseReducer(None), lambda buckets: JobOptimizer(buckets, spec, lambda _: 0.1))
     model(torch.ones(2, 3)).sum().backward()
     dense.wait()
-    dense.step(0.1)
+    dense.step(0)
     print(kind.value, {"torch._dynamo", "torch._inductor", "sympy"} & sys.modules.keys())
 """
 

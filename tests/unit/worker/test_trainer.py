@@ -14,6 +14,7 @@ from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from esd.worker.models import build_model
 from esd.worker.training.all_reduce import DenseReducer
 from esd.worker.training.dense import DenseParameters
+from esd.worker.training.optimizers import JobOptimizer
 from esd.worker.training.rows import RowCache
 from esd.worker.training.trainer import Trainer
 from tests.support.models import POOLED
@@ -112,19 +113,22 @@ def test_weights_decay_and_gradients_are_clipped_as_in_torch(make_job, kind, cli
     layers = torch.nn.Linear(5, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1)
     model = torch.nn.Sequential(*layers)
     reference = deepcopy(model)
-    dense = DenseParameters(model, replace(job.model, weight_decay=0.1, clip_norm=clip_norm), DenseReducer(None))
+    spec, rates = replace(job.model, weight_decay=0.1, clip_norm=clip_norm), (0.1, 0.03, 0.0, 0.2)
+    dense = DenseParameters(
+        model, DenseReducer(None), lambda buckets: JobOptimizer(buckets, spec, lambda iteration: rates[iteration])
+    )
     optimizer = {
         OptimizerKind.SGD: lambda: torch.optim.SGD(reference.parameters(), weight_decay=0.1),
         OptimizerKind.ROWWISE_ADAGRAD: lambda: torch.optim.Adagrad(reference.parameters(), weight_decay=0.1, eps=1e-8),
         OptimizerKind.ADAM: lambda: torch.optim.Adam(reference.parameters(), weight_decay=0.1),
     }[kind]()
-    for rate in (0.1, 0.03, 0.0, 0.2):
+    for iteration, rate in enumerate(rates):
         values = torch.randn(6, 5, generator=torch.Generator().manual_seed(1))
         for each in (model, reference):
             each.zero_grad()
             each(values).sum().div(8).backward()
         dense.wait()
-        dense.step(rate)
+        dense.step(iteration)
         torch.nn.utils.clip_grad_norm_(reference.parameters(), clip_norm)
         optimizer.param_groups[0]["lr"] = rate
         optimizer.step()

@@ -14,10 +14,11 @@ import pytest
 
 from esd.services.domain.plans import FlushPlan
 from esd.services.domain.sync import Bounded, Full, WriteThrough
+from esd.services.runtime.tasks import run_in
 from esd.worker.core.cache_book import CacheBook
 from esd.worker.service.inbox import Inbox
 from esd.worker.service.training_loop import TrainingLoop
-from esd.worker.training.trainer import StepResult
+from esd.worker.training.step import StepResult
 
 ALONE = 1  # the contributors of worker 0
 
@@ -109,7 +110,7 @@ async def test_what_waits_for_pushes_that_are_not_durable(plans, sync):
         mover, trainer = HeldMover(tasks), Trainer()
         with ThreadPoolExecutor(1) as thread:
             loop = TrainingLoop(
-                messages(), CacheBook([1], 0, 1, 0), mover, trainer, thread,
+                messages(), CacheBook([1], 0, 1, 0), mover, lambda current: run_in(thread, trainer.step, current.plan),
                 SimpleNamespace(uplink=SimpleNamespace(take=lambda: 0.0)), confirm, no_checkpoint,
                 sync=sync,
             )  # fmt: skip

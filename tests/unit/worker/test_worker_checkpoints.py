@@ -50,8 +50,8 @@ def checkpoints(
         leads=True, members="both", epoch=2, job=SimpleNamespace(takes_checkpoints=taken), slot=0
     )
     mover: Any = SimpleNamespace(flush=flush, servers=servers)
-    trainer: Any = SimpleNamespace(dense=SimpleNamespace(save=lambda: b"dense", to_npz=lambda: b"model"))
-    return WorkerCheckpoints(membership, mover, trainer, ThreadPoolExecutor(1), report, storage_timeout)
+    dense: Any = SimpleNamespace(save=lambda: b"dense", to_npz=lambda: b"model")
+    return WorkerCheckpoints(membership, mover, dense, ThreadPoolExecutor(1), report, storage_timeout)
 
 
 PLAN: Any = SimpleNamespace(iteration=5)

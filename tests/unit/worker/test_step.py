@@ -1,0 +1,152 @@
+"""A step refuses calls out of order and shapes that mean something else, and has no effect once a worker is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.session import OwnModel
+from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.rows import RowCache
+from esd.worker.training.step import Steps
+
+CPU = torch.device("cpu")
+ROWS = 8
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4 * 5 + 3, 1)
+
+    def forward(self, embeddings, dense):
+        return self.layer(torch.cat((*embeddings.values(), dense), dim=1))
+
+
+class LostGroup:
+    """An all-reduce whose peers are gone."""
+
+    def allreduce(self, _tensors):
+        raise RuntimeError("connection closed by peer")
+
+
+@pytest.fixture
+def begin(plans, make_job):
+    """Begins a step of two samples of four ids each, over the rows of a cache that it returns, too."""
+
+    def begin(group=None, samples=2, labels=1):
+        job = make_job(optimizer=OptimizerSpec(OptimizerKind.SGD, learning_rate=0.1))
+        cache = RowCache(ROWS, job.table.row_width, CPU)
+        cache.write(np.arange(ROWS, dtype=np.uint32), np.ones((ROWS, job.table.row_width), np.float32))
+        net = Net()
+        own = OwnModel(net, torch.optim.SGD(net.parameters(), lr=0.1))
+        dense = own.of_epoch(job, DenseReducer(group), CPU)
+        ids = 4 * samples
+        plan = plans.plan(0, train=[(x, x, 0, 0b1) for x in range(ids)])
+        plan = replace(
+            plan,
+            batch_size=4,
+            positions=np.arange(samples, dtype=np.uint32),
+            dense=np.ones((samples, 3), np.float32),
+            labels=np.ones((samples, labels), np.float32),
+        )
+        return Steps(job, [cache], dense, CPU).begin(plan), cache, net
+
+    return begin
+
+
+def losses_of(step, net):
+    outputs = net(step.embeddings, step.dense)
+    return nn.functional.binary_cross_entropy_with_logits(outputs, step.labels, reduction="none"), outputs.sigmoid()
+
+
+def test_gradients_are_those_of_the_mean_over_the_global_batch(begin):
+    step, cache, net = begin()
+    outputs = net(step.embeddings, step.dense)
+    expected = torch.autograd.grad(
+        nn.functional.binary_cross_entropy_with_logits(outputs, step.labels, reduction="sum") / 4, net.layer.weight
+    )
+    losses, scores = losses_of(step, net)
+    step.backward(losses, scores=scores)
+    torch.testing.assert_close(net.layer.weight.grad, expected[0])
+    before, rows = net.layer.weight.detach().clone(), cache.rows.clone()
+    step.optimise()
+    torch.testing.assert_close(net.layer.weight.detach(), before - 0.1 * expected[0])
+    assert net.layer.weight.grad is None, "the next backward pass would add to it"
+    assert torch.equal(cache.rows, rows), "rows are trained by backward"
+    assert not torch.equal(rows, torch.ones_like(rows))
+    assert step.result().loss_sum == pytest.approx(losses.sum().item())
+
+
+def test_calls_out_of_order_are_refused_by_name(begin):
+    step, _, net = begin()
+    with pytest.raises(FailedPrecondition, match=r"step.optimise was called.*step.backward comes next"):
+        step.optimise()
+    with pytest.raises(FailedPrecondition, match=r"left iteration 0 without a call of step.backward"):
+        step.result()
+    losses, scores = losses_of(step, net)
+    step.backward(losses, scores=scores)
+    with pytest.raises(FailedPrecondition, match=r"step.backward was called.*step.optimise comes next"):
+        step.backward(losses, scores=scores)
+    with pytest.raises(FailedPrecondition, match=r"left iteration 0 without a call of step.optimise"):
+        step.result()
+    step.optimise()
+    with pytest.raises(FailedPrecondition, match=r"step.optimise was called.*the step is over"):
+        step.optimise()
+
+
+@pytest.mark.parametrize(
+    ("losses", "scores", "message"),
+    [
+        (torch.ones(()), torch.zeros(2), r'losses of iteration 0 are \[\].*\[2\] or \[2, 1\].*reduction="none"'),
+        (torch.ones(3), torch.zeros(2), r"losses of iteration 0 are \[3\]"),
+        (1.0, torch.zeros(2), "losses of iteration 0 are float"),
+        (torch.ones(2), torch.zeros(1), r"scores of iteration 0 are \[1\]"),
+        (torch.ones(2), torch.tensor([0.5, 1.5]), r"scores of iteration 0 are in 0.5..1.5.*sigmoid"),
+        (torch.ones(2), torch.tensor([0.5, float("nan")]), "must be probabilities"),
+    ],
+)
+def test_losses_and_scores_of_another_meaning_are_refused(begin, losses, scores, message):
+    step, cache, _ = begin()
+    with pytest.raises(InvalidArgument, match=message):
+        step.backward(losses, scores=scores)
+    assert torch.equal(cache.rows, torch.ones_like(cache.rows))
+
+
+def test_a_step_with_several_labels_averages_them_and_reports_each(begin):
+    step, _, net = begin(labels=2)
+    outputs = net(step.embeddings, step.dense).expand(2, 2)
+    losses = torch.stack((outputs[:, 0] * 0 + 1, outputs[:, 1] * 0 + 3), dim=1)
+    step.backward(losses, scores=outputs.sigmoid())
+    step.optimise()
+    result = step.result()
+    assert (result.loss_sum, result.label_loss_sums) == (4.0, (2.0, 6.0))
+    assert result.score_bins.shape == (2, 2)
+
+
+def test_a_step_without_samples_is_taken_as_any_other(begin):
+    step, cache, net = begin(samples=0)
+    losses, scores = losses_of(step, net)
+    before = net.layer.weight.detach().clone()
+    step.backward(losses, scores=scores)
+    step.optimise()
+    assert (step.result().loss_sum, len(step.result().score_bins)) == (0.0, 0)
+    assert torch.equal(net.layer.weight, before)
+    assert torch.equal(cache.rows, torch.ones_like(cache.rows))
+
+
+def test_once_a_worker_is_lost_a_step_has_no_effect_and_the_loop_does_not_see_it(begin):
+    step, _, net = begin(group=LostGroup())
+    before = net.layer.weight.detach().clone()
+    losses, scores = losses_of(step, net)
+    step.backward(losses, scores=scores)
+    step.optimise()
+    assert torch.equal(net.layer.weight, before)
+    with pytest.raises(Unavailable, match="another worker is lost"):
+        step.result()
