@@ -12,10 +12,10 @@ Rows = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64]]
 Gradients = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint64]]
 
 class Misfit(ValueError):
-    """A plan does not fit the cache; the text says which row, and what is in its slot."""
+    """A plan does not fit the cache; the text names the row and the content of its slot."""
 
 class SlotBook:
-    """Which row is in which slot of a worker's cache, at which version and in which state; empty at first.
+    """The row, version and state of every slot of a worker's cache; empty at first.
 
     States are 0 empty, 1 clean (the parameter server has the row, too), 2 owned (the only copy of the latest value),
     3 partial (this worker's gradient of a split row), 4 spent (a gradient that is pushed: the row must be pulled).
@@ -24,8 +24,8 @@ class SlotBook:
         rows: slots that each table of the job may use, by number. With several tables, the top 8 bits of an id are the
             number of its table.
         worker: slot of the worker in the job, 0..63.
-        keeps_copies: a trained copy stays at its version and is partial until what was gathered on it is pushed, for a
-            later version, which is the copy's from then on; then it is clean, and may be trained or pulled again.
+        keeps_copies: whether a trained copy stays at its version and is partial until its gathered gradients are pushed
+            for a later version, which the copy then has; then it is clean, and may be trained or pulled again.
     """
 
     def __init__(self, rows: Sequence[int], worker: int, keeps_copies: bool = False) -> None: ...
@@ -45,26 +45,26 @@ class SlotBook:
         """Enters the columns of a plan (esd.services.domain.plans.IterationPlan) in this order, all or nothing.
 
         Args:
-            where: begins the text of a misfit.
+            where: beginning of the text of a misfit.
             discards: forgotten rows.
             update_rows: owned rows that are pushed and stay.
             update_gradients: partial gradients that are pushed and leave their slots spent.
             evict_rows: owned rows that are pushed and leave.
             evict_gradients: partial gradients that are pushed and leave.
-            drops: rows that leave without anything unpushed.
-            pulls: rows that come, with their versions.
+            drops: rows that leave with nothing to push.
+            pulls: rows that enter, with their versions.
             trained: the unique rows, with their versions before training.
-            reduced: uint32 [h], places of the replicated ones among these, ascending. Whom their contributors name
-                owns them afterwards; the copies of the others are clean.
+            reduced: uint32 [h], places of the replicated rows among these, ascending. The worker in their contributors
+                owns them afterwards; the copies of the other workers are clean.
 
         Raises:
-            Misfit: a row is not what the plan takes for granted, a slot does not exist or is named twice in one list,
-                or this worker is none of a row's contributors.
+            Misfit: a row, its version or its state is not as the plan assumes; a slot does not exist or occurs twice in
+                one list; or this worker is no contributor of a row.
             ValueError: the columns of a list differ in length.
         """
 
     def enter_flush(self, where: str, rows: Rows, gradients: Gradients) -> None:
-        """Enters a flush. Raises Misfit as `enter` does, or if something stays behind that is not pushed."""
+        """Enters a flush. Raises Misfit as `enter` does, or if an unpushed row or gradient remains."""
 
     def enter_reload(self, rows: Rows, outdated: Rows) -> None:
         """Fills an empty cache with clean rows, and with spent slots. Raises Misfit as `enter` does."""
@@ -74,7 +74,7 @@ class SlotBook:
         """The number of slots in use."""
 
     def contents(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint8]]:
-        """Returns what the slots hold: ids uint64 [C], versions int64 [C] and states uint8 [C].
+        """Returns the content of the slots: ids uint64 [C], versions int64 [C] and states uint8 [C].
 
-        With several tables, those that were ever named, table by table.
+        With several tables, C counts the slots that were ever used, table by table.
         """

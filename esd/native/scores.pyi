@@ -9,11 +9,11 @@ def count_scores(
     """Counts samples by label and score bin. Only labels 0 and 1 count.
 
     Args:
-        counts: int64 [2 x 65536], C-contiguous: first those of label 0; changed in place.
-        used: bool [65536], C-contiguous: the bins that were ever used; changed in place.
+        counts: int64 [2 x 65536], C-contiguous, label 0 first; changed in place.
+        used: bool [65536], C-contiguous, the bins that were ever used; changed in place.
         bins: uint16 [m], score bins.
         labels: uint8 [m].
-        by: what each sample adds to its count.
+        by: the number that each sample adds to its count.
 
     Raises:
         ValueError: an array has another length.

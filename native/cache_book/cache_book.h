@@ -40,7 +40,7 @@ struct Gradients {
   const std::uint64_t* contributors;
 };
 
-// What a plan does to the cache, in this order; evictions and updates are pushes.
+// The changes of a plan to the cache, in this order; evictions and updates are pushes.
 struct PlanColumns {
   Rows discards, update_rows;
   Gradients update_gradients;
@@ -54,8 +54,8 @@ struct PlanColumns {
 
 class CacheBook {
  public:
-  // `limits` are the slots that each table may use. Where copies are kept, a worker trains its copies whoever else trains
-  // the rows, and goes on with them when it has pushed what it gathered.
+  // `limits` are the slots that each table may use. Where copies are kept, a worker trains its copies also if others train
+  // the rows, and continues to use them after its gathered gradients are pushed.
   CacheBook(const std::vector<std::size_t>& limits, unsigned worker, bool keeps_copies)
       : worker_(worker), keeps_copies_(keeps_copies) {
     for (const std::size_t limit : limits) tables_.push_back({limit, {}});
@@ -64,10 +64,10 @@ class CacheBook {
 
   std::size_t size() const;
   std::size_t cached() const { return cached_; }
-  // What is in the slots, [size], table by table.
+  // The content of the slots, [size], table by table.
   void copy_to(std::uint64_t* ids, std::int64_t* versions, std::uint8_t* states) const;
 
-  // Enter a plan, a flush, and what an empty cache gets at the beginning of an epoch, all or nothing. `where` begins the
+  // Enter a plan, a flush, or the reload at the beginning of an epoch, all or nothing. `where` begins the
   // text of a misfit. Throw Misfit.
   void enter(const PlanColumns& plan, const std::string& where);
   void enter_flush(const Rows& rows, const Gradients& gradients, const std::string& where);
@@ -82,7 +82,7 @@ class CacheBook {
   };
   struct Table {
     std::size_t limit;
-    std::vector<Slot> slots;  // all of them with one table, else those that were ever named
+    std::vector<Slot> slots;  // with one table all slots, otherwise the slots used so far
   };
   struct Change {
     std::uint64_t id;

@@ -2,7 +2,6 @@
 //
 // A pull is due until it is read, and lags from then until its caller makes it due again. The message of an answer,
 // ExchangeResponse in protos/ps.proto, is written where it will be sent from; each row is copied into it once.
-// into it once.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // The fields of a message whose form is known, each at most once.
 //
 // A protobuf library also reads fields that are unknown, that come twice or that have another type. No program of ours
-// writes them, so these readers refuse them, and the caller lets protobuf read the message, which can say in words what is
-// wrong with it.
+// writes them, so these readers refuse them, and the caller lets protobuf read the message, which can
+// name the fault in words.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ struct Bytes {
   const std::uint8_t* data = nullptr;
   std::size_t size = 0;
 
-  // The values that lie here as they do in memory; a rest that is no whole value is left out.
+  // The values, in the layout of memory; a rest that is no whole value is left out.
   template <typename T>
   std::vector<T> column() const {
     std::vector<T> values(size / sizeof(T));

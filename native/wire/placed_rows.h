@@ -1,4 +1,4 @@
-// Rows to move, of which those that their plan trains, too, are named by their places among the trained rows.
+// Rows to move. A row that the plan also trains is named by its place among the trained rows.
 #pragma once
 
 #include <cstddef>

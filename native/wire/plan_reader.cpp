@@ -75,7 +75,7 @@ DirectColumns read_direct(const PlanFields& fields, std::uint32_t places_at, std
   return direct;
 }
 
-// What the samples are, and which rows they use.
+// The samples, and the rows that they use.
 void read_samples(const PlanFields& fields, const PlanLimits& limits, ReadPlan& plan) {
   plan.samples = fields.varint(10, kMost32);
   plan.fields = fields.varint(11, limits.features);

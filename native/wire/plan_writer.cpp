@@ -142,7 +142,7 @@ class Encoder {
     return others < count;
   }
 
-  // Returns the first place from `at` on whose id is not below `id`, looking at several at once.
+  // Returns the first place from `at` on whose id is not below `id`; compares several ids at once.
   std::size_t place_of(std::uint64_t id, std::size_t at) const {
     constexpr std::size_t kAtOnce = 8;
     while (at + kAtOnce <= count_) {
@@ -161,7 +161,7 @@ class Encoder {
   const std::int64_t* versions_;
   std::size_t count_;
 
-  // Scratch space: where each row is among those that are trained, and the rows that are not.
+  // Scratch space: the place of each row among the trained rows, and the rows that are not trained.
   Column<std::uint32_t> places_, other_slots_;
   Column<std::uint64_t> other_ids_;
   Column<std::int64_t> other_versions_;

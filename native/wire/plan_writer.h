@@ -9,7 +9,7 @@
 
 namespace esd::wire {
 
-// What a plan says besides the engine's columns.
+// The parts of a plan that are not the engine's columns.
 struct PlanContext {
   std::uint64_t epoch;
   std::size_t batch_size;         // k

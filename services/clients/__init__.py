@@ -1,1 +1,1 @@
-"""One client per service, used by everybody who calls it: users' programs, workers, the command and the tests."""
+"""One client per service, shared by users' programs, workers, the command and the tests."""

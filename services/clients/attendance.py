@@ -1,4 +1,4 @@
-"""A worker's part in one epoch: plans come and reports go over a stream that outlives its connections."""
+"""A worker's part in one epoch: it receives plans and sends reports over a stream that outlives its connections."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from esd.services.runtime.retry import AWAY, Backoff
 from esd.services.runtime.status import domain_errors, error_of
 from esd.services.wire.attend import Response, decode_response, encode_attendance
 
-# For which a report may wait, as far as the latest iterations tell: far less than what the dispatcher calls slow
-# (dispatcher/service/state/stragglers.py).
+# Longest wait of a report, by the times of the latest iterations: far less than the delay after which the dispatcher
+# calls a worker slow (dispatcher/service/state/stragglers.py).
 _LONGEST_HOLD_SECONDS = 0.25
 
 OpenStream = Callable[[], Any]  # begins a call of Attend that takes and gives bytes
 
 
 def idle() -> WorkerPhase:
-    """Says of a worker what is true of one that tells no more."""
+    """Default phase: IDLE, for a worker that does not report its own."""
     return WorkerPhase.IDLE
 
 
 class Attendance:
-    """A worker's part in one epoch. Iteration yields what the dispatcher tells it, each message once.
+    """A worker's part in one epoch. Iteration yields the dispatcher's messages, each once.
 
         async with dispatcher.attend(lease) as attendance:
             async for message in attendance:
                 ...
                 await attendance.report(report)
 
-    Inside the block the stream is read, whether anybody iterates or not, and heartbeats keep the lease alive. A stream
-    that breaks, or on which nothing is answered, is opened again and goes on where it broke: what is not answered is
-    sent again, and what has come before is not yielded again.
+    Inside the block the stream is read, with or without iteration, and heartbeats keep the lease alive. A stream that
+    breaks, or on which the dispatcher stops answering, is opened again and resumes: unanswered messages are sent again,
+    and no message of the dispatcher is yielded twice.
 
     Args:
         open_stream: begins a call of Attend.
         lease: of the worker.
-        from_iteration: the first plan that is wanted; the epoch's first if that is later.
-        phase: what the worker is doing, asked for each heartbeat.
-        timeout: seconds within which the dispatcher answers; after that the stream counts as broken.
+        from_iteration: the first wanted plan; the epoch's first if that is later.
+        phase: returns the worker's phase, for each heartbeat.
+        timeout: seconds within which the dispatcher must answer; after that the stream counts as broken.
         patience: seconds for which a stream is opened again while the dispatcher is away.
     """
 
@@ -72,7 +72,7 @@ class Attendance:
         self._messages: asyncio.Queue[PlanMessage | Exception] = asyncio.Queue()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = False
-        self._error: EsdError | None = None  # with which it ended, if not in order
+        self._error: EsdError | None = None  # the reason, if it did not end in order
         self._call: Any = None
         self._timer: asyncio.TimerHandle | None = None
         self._attending: asyncio.Task[None] | None = None
@@ -86,7 +86,7 @@ class Attendance:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the stream. What is not answered is given up."""
+        """Closes the stream. Unanswered reports fail with Unavailable."""
         if self._attending is not None:
             self._attending.cancel()
             await asyncio.gather(self._attending, return_exceptions=True)
@@ -101,37 +101,37 @@ class Attendance:
             StaleEpoch: the epoch is over.
             NotFound: the lease has expired.
             Unavailable: the dispatcher was away for longer than the client's patience.
-            FailedPrecondition: the first plan that is wanted is confirmed already, or is not planned yet and not the
-                next to be; the job failed, and the message names the cause.
+            FailedPrecondition: the first wanted plan is already confirmed, or lies beyond the next plan to be made; or
+                the job failed, and the message names the cause.
         """
         message = await self._messages.get()
         if isinstance(message, Exception):
-            self._messages.put_nowait(message)  # for whoever asks again
+            self._messages.put_nowait(message)  # for the next call
             raise message
         return message
 
     def report(self, report: Report) -> asyncio.Future[None]:
-        """Sends a report: of an iteration, of a flush, or that the worker cannot go on. It may be repeated.
+        """Sends a report: of an iteration, of a flush, or of a failure of the worker. It may be repeated.
 
         Returns:
-            The dispatcher's answer, to be awaited or not. It raises what `__anext__` raises, and besides
+            The dispatcher's answer, which need not be awaited. It raises the errors of `__anext__`, and
 
-            StaleEpoch: the report's epoch, which is that of its plan, is over; of a failure this is no error.
-            FailedPrecondition: the plan is not the worker's next one.
-            InvalidArgument: the report has not as many samples as the plan.
+            StaleEpoch: the report's epoch, the epoch of its plan, is over; for a failure report this is no error.
+            FailedPrecondition: the plan is not the worker's next plan.
+            InvalidArgument: the report has another number of samples than the plan.
         """
         answer = self._unanswered.add(report)
         if self._over:
-            self._unanswered.give_up(self._error)
+            self._unanswered.answer_all(self._error)
         return answer
 
     def confirm(self, report: IterationReport) -> asyncio.Future[None]:
-        """Sends the report of an iteration as `report` does, or holds it back until the next one.
+        """Sends the report of an iteration as `report` does, or holds it back until the next report.
 
-        That saves every other message, and the plans that answer them, where iterations are quick. It is held back only
-        while more plans wait here than reports do, so that the dispatcher hears of half of its window while the worker
-        trains the other half. Reports of the iterations that follow, and everything else that is sent, take it along:
-        do not wait for its answer before.
+        Where iterations are short, this saves every other message, and the plans that answer it. A report is held back
+        only while more plans than reports wait here, so that the dispatcher learns of one half of its window while the
+        worker trains the other half. The next message of any kind carries the held reports: do not wait for the answer
+        of a report before the next message is sent.
         """
         unanswered = self._unanswered
         soon = unanswered.held_seconds + report.seconds <= _LONGEST_HOLD_SECONDS
@@ -140,17 +140,17 @@ class Attendance:
         return self.report(report)
 
     async def broken(self) -> None:
-        """Waits until the stream ends out of order or a report was refused, whatever has come and is not read yet.
+        """Waits until the stream ends out of order or a report is refused, even while messages wait to be read.
 
         Raises:
-            EsdError: what `__anext__` raises, or why the report was refused.
+            EsdError: an error of `__anext__`, or the error with which the report was refused.
         """
         await asyncio.shield(self._broken)
 
     # --- the stream ----------------------------------------------------------------------------------------------
 
     async def _attend(self) -> None:
-        """Keeps a stream open until the last one has ended in order, or there is no going on."""
+        """Keeps a stream open until one ends in order, or an error ends the attendance."""
         backoff = Backoff(self._patience)
         try:
             while not self._position.ended:
@@ -178,7 +178,7 @@ class Attendance:
             with domain_errors():
                 async for data in call:
                     backoff.reset()
-                    self._take(decode_response(data))
+                    self._receive(decode_response(data))
                     if self._position.must_reopen():
                         return
             if not self._position.ended:
@@ -189,7 +189,7 @@ class Attendance:
             call.cancel()
 
     async def _write(self, call: Any) -> None:
-        """Sends what opens the stream, then everything that is not answered, then what comes."""
+        """Sends the opening message, then all unanswered messages, then new messages."""
         position = self._position
         try:
             await call.write(encode_attendance(self._lease, position.next_iteration, position.epoch))
@@ -197,9 +197,9 @@ class Attendance:
             while True:
                 await call.write(await self._unanswered.next_to_send())
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            return  # whoever reads learns why
+            return  # the reader of the stream gets the reason
 
-    def _take(self, response: Response) -> None:
+    def _receive(self, response: Response) -> None:
         for refusal in response.refusals:
             error = error_of(refusal.code, refusal.reason, refusal.details)
             self._unanswered.refuse(refusal.sequence, error)
@@ -212,17 +212,17 @@ class Attendance:
     def _break(self, error: EsdError) -> None:
         if not self._broken.done():
             self._broken.set_exception(error)
-            self._broken.exception()  # nobody need have asked for it
+            self._broken.exception()  # marks it as retrieved
 
     def _end(self, error: EsdError | None) -> None:
         self._over, self._error = True, error
         self._messages.put_nowait(error or StopAsyncIteration())
-        self._unanswered.give_up(error)
+        self._unanswered.answer_all(error)
 
     def _keep_alive(self) -> None:
-        """Sends a heartbeat now and then, and gives a stream up on which nothing is answered."""
+        """Sends a heartbeat at intervals, and cancels a stream on which the dispatcher has stopped answering."""
         if self._call is not None and self._unanswered.waits_since(time.monotonic()) > self._timeout:
-            self._call.cancel()  # whoever reads it opens another one
+            self._call.cancel()  # its reader opens another one
         self._unanswered.beat(self._phase())
         pause = min(self._lease.heartbeat_seconds / 2, self._timeout)
         self._timer = asyncio.get_running_loop().call_later(pause, self._keep_alive)

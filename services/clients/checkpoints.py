@@ -86,7 +86,7 @@ class CheckpointClient:
             await self._server.stub.Cut(request, timeout=self._server.timeout)
 
     async def put_part(self, checkpoint: int, name: str, data: bytes, *, epoch: int) -> int:
-        """Stores a named part of a checkpoint, and returns its bytes. The epoch is that of the checkpoint."""
+        """Stores a named part of a checkpoint that is made in `epoch`, and returns its bytes."""
         chunks = part_chunks(self._table.name, checkpoint, name, data, self._server.traffic.chunk_bytes, epoch=epoch)
         return await self._server.upload(self._server.stub.PutPart, chunks, len(data))
 

@@ -23,26 +23,26 @@ from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 
 T = TypeVar("T")
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]  # runs something in the client's event loop, and waits for it
+Run = Callable[[Coroutine[Any, Any, Any]], Any]  # runs a coroutine in the client's event loop, and waits for it
 
 
 class DispatcherClient:
-    """Calls one dispatcher; every method blocks until its answer is there.
+    """Calls one dispatcher; every method blocks until its answer arrives.
 
         with DispatcherClient("127.0.0.1:50051") as dispatcher:
             state = dispatcher.describe()
 
     All methods raise the errors of esd.services.domain.errors; Unavailable when the dispatcher cannot be reached,
     FailedPrecondition when the client is closed. Several threads may use one client.
-    `AsyncDispatcherClient` has the same methods for programs with an event loop; this client runs one of those in a
+    `AsyncDispatcherClient` has the same methods for programs with an event loop; this client runs such a client in a
     thread of its own.
 
     Args:
         address: `host:port`.
-        timeout: deadline of every call but the streams, in seconds.
-        patience: seconds for which the calls of a worker are made again, and its stream is opened again, while the
-            dispatcher is away. All of it may safely be repeated.
-        max_message_bytes: longest message sent or taken; give the dispatcher the same.
+        timeout: deadline of every call except the streams, in seconds.
+        patience: seconds for which a worker's calls are repeated, and its stream is opened again, while the dispatcher
+            is away. Each of these calls may safely be repeated.
+        max_message_bytes: upper bound on a message, sent or received; give the dispatcher the same.
         credentials: for a dispatcher that uses TLS or asks for a token, such as
             `Credentials.load()`.
         caller: a name for the dispatcher's log.
@@ -100,22 +100,22 @@ class DispatcherClient:
         criterion: Criterion = Criterion.MIN2_MIN,
         solver: str = "auto",
     ) -> HybridResult:
-        """Assigns k samples to n workers (ESD Alg. 2), whatever job is running.
+        """Assigns k samples to n workers (ESD Alg. 2), independent of any job.
 
         Args:
             costs: float32 or integers [k, n], finite, not negative; integers up to 2^31 - 1. k >= 1, 1 <= n <= 64.
             capacities: integers [n], not negative, sum k.
             alpha: share of each capacity that the exact solver fills, 0..1.
-            criterion: which rows of the costs it takes.
-            solver: its name.
+            criterion: the order in which rows of the costs go to the exact solver.
+            solver: name of the exact solver.
 
         Raises:
-            InvalidArgument: an argument is not as above.
+            InvalidArgument: an argument violates a condition above.
         """
         return self._run(self._client.hybrid_dis(costs, capacities, alpha=alpha, criterion=criterion, solver=solver))
 
     def create_job(self, job: JobSpec) -> bool:
-        """Opens a job. Returns False if exactly this one is open already.
+        """Opens a job. Returns False if exactly this job is open already.
 
         Raises:
             FailedPrecondition: another job is running.
@@ -123,29 +123,29 @@ class DispatcherClient:
         return self._run(self._client.create_job(job))
 
     def cancel_job(self, job: str, reason: str) -> bool:
-        """Ends a job, which may be opened again and then goes on at its last checkpoint.
+        """Ends a job. When it is opened again, it resumes at its last checkpoint.
 
         Args:
             job: name of the job.
-            reason: what its workers, its driver and whoever asks for its state are told.
+            reason: a text for its workers, its driver and the readers of its state.
 
         Returns:
-            False if it was over before.
+            False if the job had ended before.
 
         Raises:
-            NotFound: no such job is running.
+            NotFound: no job of this name is running.
         """
         return self._run(self._client.cancel_job(job, reason))
 
     def record_evaluations(self, job: str, evaluations: Sequence[Evaluation]) -> None:
-        """Tells how good the model of a job is on held-out samples.
+        """Records the quality of a job's model on held-out samples.
 
-        Whoever looks at the job sees it, and a driver that is started again. What is recorded again at an iteration
-        takes the place of what was there.
+        The evaluations are part of the job's state, which also a restarted driver reads. An evaluation replaces an
+        earlier one of the same iteration.
 
         Raises:
-            NotFound: no such job is there.
-            InvalidArgument: the labels are not the job's, or an iteration is not trained yet.
+            NotFound: no job of this name exists.
+            InvalidArgument: the labels are not the job's labels, or an iteration is not trained yet.
         """
         self._run(self._client.record_evaluations(job, evaluations))
 
@@ -154,54 +154,54 @@ class DispatcherClient:
         return self._run(self._client.describe())
 
     def submit(self, job: str, batches: Iterable[SampleBatch]) -> int:
-        """Sends the sample stream of a job, or what is left of it, and ends it. Returns the samples the job has.
+        """Sends the sample stream of a job, or the rest of it, and ends it. Returns the number of the job's samples.
 
-        The next batch is drawn only when the last one is acknowledged, so a slow job slows the source down. If the
-        source raises or the call breaks, the stream stays open, and another call may go on with it.
+        The next batch is read only when the last one is acknowledged, so a slow job slows the source down. If the
+        source raises or the call breaks, the stream stays open, and another call may continue it.
 
         Args:
             job: name of the job.
             batches: batches of any size, in training order.
 
         Raises:
-            NotFound: no such job is running.
-            FailedPrecondition: the stream has ended before; another call submits; the job failed, and the message
-                names the cause.
+            NotFound: no job of this name is running.
+            FailedPrecondition: the stream has ended before; another call is submitting; or the job failed, and the
+                message names the cause.
         """
         return self._run(self._client.submit(job, batches))
 
     def feed(self, job: str, stream_from: Callable[[int], Iterable[SampleBatch]]) -> int:
-        """Does what `submit` does for a source that can go on from any sample, such as after a crash.
+        """Sends a sample stream as `submit` does, from a source that can begin at any sample, such as after a crash.
 
         Args:
             job: name of the job.
-            stream_from: is called with the number of samples that the job has acknowledged before, and returns the
-                stream without them.
+            stream_from: called with the number of samples that the job has acknowledged before; returns the stream
+                without them.
         """
         return self._run(self._client.feed(job, stream_from))
 
     # --- of workers ----------------------------------------------------------------------------------------------
 
     def register(self, registration: Registration, *, wait_for_job: float = 0.0) -> Lease:
-        """Takes a worker slot. A worker that comes back under its old name gets its old slot.
+        """Takes a worker slot. A worker that registers again under its name gets its old slot.
 
         Args:
-            registration: who the worker is, and what it has.
-            wait_for_job: seconds to wait for a dispatcher that has a job.
+            registration: name, link and cache of the worker.
+            wait_for_job: seconds to wait for a dispatcher with a job.
 
         Raises:
-            NotFound: there is no job that takes workers.
+            NotFound: no running job accepts workers.
             ResourceExhausted: all slots are taken.
         """
         return self._run(self._client.register(registration, wait_for_job=wait_for_job))
 
     def put_group_key(self, lease: Lease, epoch: int, key: str, value: bytes) -> None:
-        """Tells the other members of an epoch something that their all-reduce group needs, such as an address.
+        """Publishes a value that the all-reduce group of an epoch needs, such as an address.
 
         Args:
             lease: of the worker.
-            epoch: in which it trains.
-            key: what the value is known by, 1 to 256 characters.
+            epoch: the epoch in which the worker trains.
+            key: name of the value, 1 to 256 characters.
             value: any bytes.
 
         Raises:
@@ -212,18 +212,18 @@ class DispatcherClient:
         self._run(self._client.put_group_key(lease, epoch, key, value))
 
     def get_group_key(self, lease: Lease, epoch: int, key: str, *, within: float) -> bytes:
-        """Reads what a member of the epoch has told, and waits for it.
+        """Reads a value that a member of the epoch publishes, and waits for it.
 
         Args:
             lease: of the worker.
-            epoch: in which it trains.
-            key: what the value is known by.
+            epoch: the epoch in which the worker trains.
+            key: name of the value.
             within: seconds to wait.
 
         Raises:
             NotFound: the lease has expired.
             StaleEpoch: the epoch is over.
-            DeadlineExceeded: nobody has told it in time.
+            DeadlineExceeded: no member has published the value in time.
         """
         return self._run(self._client.get_group_key(lease, epoch, key, within=within))
 
@@ -232,16 +232,16 @@ class DispatcherClient:
     ) -> BlockingAttendance:
         """Takes part in one epoch, inside a `with` block.
 
-        First comes the epoch's Membership, then a Reload if the epoch begins at a checkpoint, then one IterationPlan
-        per iteration with the FlushPlans of checkpoints between them, the last FlushPlan, and EndOfStream. Inside the
-        block heartbeats keep the lease alive; a stream whose connection breaks is opened again, and goes on where it
-        broke.
+        The first message is the epoch's Membership, then a Reload if the epoch begins at a checkpoint, then one
+        IterationPlan per iteration with the FlushPlans of checkpoints between them, the last FlushPlan, and
+        EndOfStream. Inside the block heartbeats keep the lease alive; a stream whose connection breaks is opened again
+        and resumes.
 
         Args:
             lease: of the worker.
-            from_iteration: the first plan that is wanted, none that the worker has confirmed; the epoch's first
-                iteration if that is later.
-            phase: tells what the worker is doing, for each heartbeat; it must not block.
+            from_iteration: the first wanted plan, after all confirmed plans; the epoch's first iteration if that is
+                later.
+            phase: returns the worker's phase, for each heartbeat; it must not block.
         """
 
         async def begin() -> Attendance:
@@ -256,7 +256,7 @@ class DispatcherClient:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
-        except BaseException:  # such as Ctrl-C: the call must not go on alone
+        except BaseException:  # such as Ctrl-C: the call must end with its caller
             future.cancel()
             raise
 
@@ -269,13 +269,13 @@ class BlockingAttendance:
                 ...
                 attendance.report(report)
 
-    Iteration yields what the dispatcher tells the worker, each message once. It raises
+    Iteration yields the dispatcher's messages, each once. It raises
 
     - StaleEpoch: the epoch is over. Attend again: the next epoch begins at the last checkpoint.
     - NotFound: the lease has expired.
     - Unavailable: the dispatcher was away for longer than the client's patience.
-    - FailedPrecondition: the first plan that is wanted is confirmed already, or is not planned yet and not the next to
-      be; the job failed, and the message names the cause.
+    - FailedPrecondition: the first wanted plan is already confirmed, or lies beyond the next plan to be made; or the
+      job failed, and the message names the cause.
     """
 
     def __init__(self, attendance: Attendance, run: Run) -> None:
@@ -296,14 +296,14 @@ class BlockingAttendance:
             yield message
 
     def report(self, report: Report) -> None:
-        """Confirms a plan that was carried out, or says that the worker cannot go on; returns when it is taken in.
+        """Confirms a plan, or reports a failure of the worker; returns when the dispatcher has recorded it.
 
-        A report may be repeated. It raises what iteration raises, and besides
+        A report may be repeated. It raises the errors of iteration, and
 
         Raises:
-            StaleEpoch: the report's epoch, which is that of its plan, is over; of a failure this is no error.
-            FailedPrecondition: the plan is not the worker's next one.
-            InvalidArgument: the report has not as many samples as the plan.
+            StaleEpoch: the report's epoch, the epoch of its plan, is over; for a failure report this is no error.
+            FailedPrecondition: the plan is not the worker's next plan.
+            InvalidArgument: the report has another number of samples than the plan.
         """
 
         async def reported() -> None:

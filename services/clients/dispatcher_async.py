@@ -1,4 +1,4 @@
-"""The dispatcher's client for programs that run in an event loop. It does the work of the blocking one, too."""
+"""The dispatcher's client for programs that run in an event loop. The blocking client runs it in a thread."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from esd.services.wire.reports import LONGEST_WAIT_SECONDS, decode_lease, encode
 from esd.services.wire.state import decode_state, encode_evaluation
 
 _ATTEND = f"/{pb.DESCRIPTOR.services_by_name['Dispatcher'].full_name}/Attend"
-_OPENING_SECONDS = 3.0  # for which a sample stream is opened again, as gRPC does with calls that are no streams
+_OPENING_SECONDS = 3.0  # the opening of a sample stream is repeated so long; gRPC repeats only calls without streams
 _NO_STATUS_YET = "Internal error from Core"  # grpc.aio's text when a write fails
 _STATUS_LOOKS = 100
 _STATUS_PAUSE_SECONDS = 0.01
-_TELL_SECONDS = 60.0  # between two lines in the log about a dispatcher that is out of reach
+_LOG_SECONDS = 60.0  # between two lines in the log about an unreachable dispatcher
 
 _log = logging.getLogger(__name__)
 
@@ -51,9 +51,9 @@ class AsyncDispatcherClient:
         async with AsyncDispatcherClient("127.0.0.1:50051") as dispatcher:
             state = await dispatcher.describe()
 
-    Each method does what the method of the same name of `esd.services.clients.dispatcher.DispatcherClient` does and is
-    documented there: arguments, results and errors are the same. A stream of samples may be an asynchronous iterable
-    here; a blocking one is drawn from in a thread. A client belongs to the event loop in which it was made.
+    `esd.services.clients.dispatcher.DispatcherClient` has the same methods and documents them: arguments, results and
+    errors are the same. A stream of samples may be an asynchronous iterable here; a blocking iterable is
+    read in a thread. A client belongs to the event loop in which it was made.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class AsyncDispatcherClient:
         caller: str = "",
     ) -> None:
         self._address = address
-        self._told = -math.inf  # when it was last logged that the dispatcher is out of reach
+        self._logged = -math.inf  # when an unreachable dispatcher was last logged
         self._timeout = timeout
         self._patience = patience
         self._channel = channel(address, max_message_bytes, timeout, credentials, caller)
@@ -100,17 +100,17 @@ class AsyncDispatcherClient:
         return decode_result(await _answer(self._stub.HybridDis, encode_problem(problem)))
 
     async def create_job(self, job: JobSpec) -> bool:
-        """Opens a job; False if exactly this one is open already."""
+        """Opens a job; False if exactly this job is open already."""
         response = await _answer(self._stub.CreateJob, pb.CreateJobRequest(job=encode_job(job)))
         return bool(response.created)
 
     async def cancel_job(self, job: str, reason: str) -> bool:
-        """Ends a job; False if it was over before."""
+        """Ends a job; False if it had ended before."""
         response = await _answer(self._stub.CancelJob, pb.CancelJobRequest(job=job, reason=reason))
         return bool(response.cancelled)
 
     async def record_evaluations(self, job: str, evaluations: Sequence[Evaluation]) -> None:
-        """Tells how good the model of a job is on held-out samples."""
+        """Records the quality of a job's model on held-out samples."""
         messages = map(encode_evaluation, evaluations)
         await _answer(self._stub.RecordEvaluations, pb.RecordEvaluationsRequest(job=job, evaluations=messages))
 
@@ -120,7 +120,7 @@ class AsyncDispatcherClient:
         return decode_state(response.job) if response.HasField("job") else None
 
     async def submit(self, job: str, batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> int:
-        """Sends the sample stream of a job, or what is left of it, and ends it."""
+        """Sends the sample stream of a job, or the rest of it, and ends it."""
         if not isinstance(batches, AsyncIterable | Iterable):
             raise InvalidArgument(f"batches are a {type(batches).__name__}, expected an iterable of esd.SampleBatch")
         return await self.feed(job, lambda _: batches)
@@ -128,7 +128,7 @@ class AsyncDispatcherClient:
     async def feed(
         self, job: str, stream_from: Callable[[int], AsyncIterable[SampleBatch] | Iterable[SampleBatch]]
     ) -> int:
-        """Sends a sample stream that can be read from any sample on."""
+        """Sends a sample stream whose source can begin at any sample."""
         if not callable(stream_from):
             raise InvalidArgument(
                 f"stream_from is a {type(stream_from).__name__}, it must be a function of the first sample's number "
@@ -148,7 +148,7 @@ class AsyncDispatcherClient:
             call.cancel()
 
     async def _open_submit(self, job: str) -> tuple[Any, int]:
-        """Opens a sample stream, and learns at which sample it goes on."""
+        """Opens a sample stream; returns the call, and the number of samples that the job has."""
         call = self._stub.Submit()
         try:
             with domain_errors():
@@ -161,8 +161,8 @@ class AsyncDispatcherClient:
 
     async def register(self, registration: Registration, *, wait_for_job: float = 0.0) -> Lease:
         """Takes a worker slot."""
-        # The dispatcher waits, so that a job begins at once with workers that would otherwise ask for it every second;
-        # each call ends before its deadline, which tells of a dispatcher that hangs.
+        # The dispatcher keeps the call open until a job begins, so that the workers need not ask for one every second.
+        # Each call ends before its deadline, so a missed deadline means that the dispatcher hangs.
         request = encode_registration(registration, min(wait_for_job, self._timeout / 2, LONGEST_WAIT_SECONDS))
         if wait_for_job:
             call = repeated(lambda: self._ask_for_work(request), wait_for_job, on=(NotFound, *AWAY))
@@ -170,25 +170,25 @@ class AsyncDispatcherClient:
         return decode_lease(await self._repeated(self._stub.RegisterWorker, request))
 
     async def _ask_for_work(self, request: pb.RegisterWorkerRequest) -> pb.RegisterWorkerResponse:
-        """Makes one of many attempts, and logs now and then why they fail: a wrong setting looks like a long wait."""
+        """Makes one attempt of many, and logs failures at intervals: a wrong setting looks like a long wait."""
         try:
             response: pb.RegisterWorkerResponse = await _answer(self._stub.RegisterWorker, request)
         except AWAY as error:
-            if time.monotonic() - self._told >= _TELL_SECONDS:
-                self._told = time.monotonic()
+            if time.monotonic() - self._logged >= _LOG_SECONDS:
+                self._logged = time.monotonic()
                 _log.warning("the dispatcher at %s is out of reach and will be tried again: %s", self._address, error)
             raise
         return response
 
     async def put_group_key(self, lease: Lease, epoch: int, key: str, value: bytes) -> None:
-        """Tells the other members of an epoch something that their all-reduce group needs."""
+        """Publishes a value that the all-reduce group of an epoch needs."""
         request = pb.PutGroupKeyRequest(lease_id=lease.lease_id, epoch=epoch, key=key, value=value)
         await self._repeated(self._stub.PutGroupKey, request)
 
     async def get_group_key(self, lease: Lease, epoch: int, key: str, *, within: float) -> bytes:
-        """Reads what a member of the epoch has told, and waits for it."""
+        """Reads a value that a member of the epoch publishes, and waits for it."""
         request = pb.GetGroupKeyRequest(lease_id=lease.lease_id, epoch=epoch, key=key)
-        call = partial(self._stub.GetGroupKey, timeout=within)  # of each attempt, if the client's is not shorter
+        call = partial(self._stub.GetGroupKey, timeout=within)  # per attempt; the client's timeout may be shorter
         answer = await repeated(lambda: _answer(call, request), within, on=AWAY)
         return bytes(answer.value)
 
@@ -206,11 +206,11 @@ async def _answer(method: Any, request: Any) -> Any:
 
 
 async def _exchange(call: Any, request: pb.SubmitRequest) -> int:
-    """Sends one message and waits for its answer: the samples taken in so far."""
+    """Sends one message and waits for its answer: the number of samples that the job has."""
     try:
         await call.write(request)
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        # gRPC notices that a call is over before it has read why, and calls it an internal error meanwhile.
+        # gRPC notices the end of a call before it has read the status, and reports an internal error meanwhile.
         for _ in range(_STATUS_LOOKS):
             if await call.details() != _NO_STATUS_YET:
                 break

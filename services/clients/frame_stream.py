@@ -29,7 +29,7 @@ class FrameStream:
     """Writes frames within the credit of the server, and gives each answer to its frame.
 
     Answers pass `traffic` in the order of their arrival. Acknowledgements count at once: they have a few bytes, and the
-    push has happened, whatever else is on its way.
+    push is durable already.
 
     Args:
         call: of the stream; its messages are bytes.

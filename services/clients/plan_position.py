@@ -1,4 +1,4 @@
-"""How far a worker has come in what it is told in an epoch."""
+"""The position of a worker in the plan stream of an epoch."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from esd.services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Mem
 
 
 class PlanPosition:
-    """How far the stream of one epoch has come, so that it can go on where its connection broke.
+    """The position in the stream of one epoch, from which the stream resumes when its connection breaks.
 
-    A stream begins with the epoch's membership. The dispatcher takes `from_iteration` at its word only when it comes
-    with the epoch that it is meant for; otherwise it sends the epoch's plans from the first one on. So what the
-    membership says is remembered and sent with every further request.
+    A stream begins with the epoch's membership. The dispatcher accepts `from_iteration` only together with the number
+    of its epoch; otherwise it sends the epoch's plans from the first one on. So the epoch of the membership is kept,
+    and sent with every further request.
 
     Args:
-        from_iteration: the first plan that is wanted; the epoch's first if that is later.
+        from_iteration: the first wanted plan; the epoch's first if that is later.
 
     Attributes:
-        next_iteration: of the next plan.
-        ended: whether the end of the sample stream has come.
+        next_iteration: iteration of the next plan.
+        ended: whether the end of the sample stream has arrived.
     """
 
     def __init__(self, from_iteration: int) -> None:
@@ -31,14 +31,14 @@ class PlanPosition:
 
     @property
     def epoch(self) -> int:
-        """The epoch that the worker is in; 0 before it knows."""
+        """The worker's epoch; 0 before its membership arrives."""
         return self._epoch or 0
 
     def is_new(self, message: PlanMessage) -> bool:
-        """Notes a message, and tells whether it comes for the first time.
+        """Records a message, and returns whether it arrives for the first time.
 
         Raises:
-            StaleEpoch: it opens another epoch.
+            StaleEpoch: the message opens another epoch.
         """
         match message:
             case Membership():
@@ -51,7 +51,7 @@ class PlanPosition:
                 self.next_iteration = max(self.next_iteration, message.iteration + 1)
                 return new
             case FlushPlan():
-                flush = message.iteration, not message.checkpoint  # the stream may end right behind a checkpoint
+                flush = message.iteration, not message.checkpoint  # the stream may end directly after a checkpoint
                 new = flush > self._last_flush
                 self._last_flush = max(self._last_flush, flush)
                 return new
@@ -60,7 +60,7 @@ class PlanPosition:
         return True
 
     def must_reopen(self) -> bool:
-        """Tells, once, that the stream begins before the plan that is wanted: it was opened without the epoch."""
+        """Returns True once if the stream, opened without the epoch, begins before the first wanted plan."""
         elsewhere, self._elsewhere = self._elsewhere, False
         return elsewhere
 

@@ -1,4 +1,4 @@
-"""Samples that are read while earlier ones are at work: the reader works in a thread of its own, some batches ahead."""
+"""Samples read in advance: a thread of its own reads some batches ahead of their use."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 async def read_ahead(batches: AsyncIterable[T] | Iterable[T], ahead: int = BATCHES_AHEAD) -> AsyncGenerator[T, None]:
     """Yields the batches in order; a source that blocks is read up to `ahead` batches ahead, at least one.
 
-    An error of the source comes where its batch would have come. A source that blocks for ever keeps nobody from
-    stopping: neither the generator, whose `aclose` returns at once, nor the process.
+    An error of the source is raised in place of its batch. A source that blocks for ever delays neither the generator,
+    whose `aclose` returns at once, nor the end of the process.
     """
     if isinstance(batches, AsyncIterable):
         async for each in batches:

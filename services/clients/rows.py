@@ -63,7 +63,7 @@ class RowClient:
     async def create(self, claimant: bytes) -> None:
         """Creates the table at every server where it does not exist, and claims it unless `claimant` is empty.
 
-        The first server is asked before the others, so that of several jobs one gets the whole table.
+        The first server is asked before the others, so that one of several jobs gets the whole table.
 
         Raises:
             FailedPrecondition: the table exists with another specification; its training has ended; or another job

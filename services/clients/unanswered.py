@@ -1,4 +1,4 @@
-"""What a worker has sent, or is to send, and has no answer to."""
+"""The messages of a worker that have no answer yet."""
 
 from __future__ import annotations
 
@@ -16,68 +16,69 @@ _MOST_HELD_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    body: WorkerPhase | Report  # the last thing that it says
+    body: WorkerPhase | Report  # the last part of the message
     data: bytes
     answer: asyncio.Future[None]
 
 
 class Unanswered:
-    """The messages of a worker by sequence, from their birth to their answer, over any number of streams.
+    """A worker's unanswered messages by sequence, over any number of streams.
 
-    Reports are as many as plans that are not confirmed, which the dispatcher bounds; of heartbeats there is one.
+    The number of reports is bounded: there are at most as many as unconfirmed plans, which the dispatcher bounds. At
+    most one heartbeat is unanswered.
 
     Attributes:
-        held_seconds: how long the iterations have taken whose reports wait for a message to travel with.
+        held_seconds: duration of the iterations whose reports are held back for the next message.
     """
 
     def __init__(self) -> None:
         self.held_seconds = 0.0
-        self._said: list[bytes] = []  # what the next message says: the reports that wait
-        self._said_bytes = 0
-        self._answer: asyncio.Future[None] | None = None  # of the next message
+        self._held: list[bytes] = []  # parts of the next message
+        self._held_bytes = 0
+        self._answer: asyncio.Future[None] | None = None  # to the next message
         self._sent: dict[int, _Sent] = {}  # ascending
         self._to_send: deque[bytes] = deque()  # on the present stream
         self._more = asyncio.Event()
         self._last = 0
-        self._heartbeat = 0  # the sequence of the latest
-        self._heard = 0.0  # when the oldest began to wait, or the last answer came
+        self._heartbeat = 0  # sequence of the latest heartbeat
+        self._heard = 0.0  # when the oldest message began to wait, or the last answer arrived
 
     @property
     def held(self) -> int:
-        """How many reports wait for a message to travel with."""
-        return len(self._said)
+        """The number of reports held back for the next message."""
+        return len(self._held)
 
     def hold(self, report: IterationReport) -> asyncio.Future[None]:
-        """Takes a report that travels with whatever is sent next, if that is not too large then; returns its answer."""
-        answer = self._say(report)
-        if self._said_bytes > _MOST_HELD_BYTES:
+        """Holds a report back for the next message, unless that would become too long; returns its answer."""
+        answer = self._append(report)
+        if self._held_bytes > _MOST_HELD_BYTES:
             self._send(report, answer)
         else:
             self.held_seconds += report.seconds
         return answer
 
     def add(self, body: WorkerPhase | Report) -> asyncio.Future[None]:
-        """Takes something to send, with the reports that wait before it, and returns its answer."""
-        answer = self._say(body)
+        """Queues a message with the held reports and `body`, and returns its answer."""
+        answer = self._append(body)
         self._send(body, answer)
         return answer
 
-    def _say(self, body: WorkerPhase | Report) -> asyncio.Future[None]:
+    def _append(self, body: WorkerPhase | Report) -> asyncio.Future[None]:
         said = encode_said(body)
-        self._said.append(said)
-        self._said_bytes += len(said)
+        self._held.append(said)
+        self._held_bytes += len(said)
         if self._answer is None:
             self._answer = asyncio.get_running_loop().create_future()
         return self._answer
 
     def _send(self, last: WorkerPhase | Report, answer: asyncio.Future[None]) -> None:
-        """Makes a message of everything that is said and not sent."""
+        """Makes a message of all held parts."""
         if not self._sent:
             self._heard = time.monotonic()
         self._last += 1
-        data = encode_request(self._last, *self._said)
-        self._said.clear()
-        self._said_bytes = 0
+        data = encode_request(self._last, *self._held)
+        self._held.clear()
+        self._held_bytes = 0
         self.held_seconds = 0.0
         self._answer = None
         self._sent[self._last] = _Sent(last, data, answer)
@@ -85,43 +86,43 @@ class Unanswered:
         self._more.set()
 
     def beat(self, phase: WorkerPhase) -> None:
-        """Takes a heartbeat to send, unless the last one is unanswered."""
+        """Queues a heartbeat, unless the last one is unanswered."""
         if self._heartbeat not in self._sent:
             self.add(phase)
             self._heartbeat = self._last
 
     def send_again(self) -> None:
-        """Begins a stream: everything that is not answered is to be sent on it, in order."""
+        """Begins a stream, on which all unanswered messages are sent again, in order."""
         self._heard = time.monotonic()
         self._to_send = deque(sent.data for sent in self._sent.values())
 
     async def next_to_send(self) -> bytes:
-        """Waits for the next message that is to be sent on the present stream."""
+        """Waits for the next message to send on the present stream."""
         while not self._to_send:
             self._more.clear()
             await self._more.wait()
         return self._to_send.popleft()
 
     def waits_since(self, now: float) -> float:
-        """Returns for how many seconds the dispatcher has owed an answer; 0 when it owes none."""
+        """Returns the seconds for which the dispatcher has owed an answer; 0 when it owes none."""
         return now - self._heard if self._sent else 0.0
 
     def confirm(self, received: int) -> None:
-        """Notes that everything up to a sequence is answered."""
+        """Records that all messages up to a sequence are answered."""
         self._heard = time.monotonic()
         while self._sent and (first := next(iter(self._sent))) <= received:
             _set(self._sent.pop(first).answer, None)
 
     def refuse(self, sequence: int, error: EsdError) -> None:
-        """Notes that a message was refused."""
+        """Records that a message was refused."""
         sent = self._sent.pop(sequence, None)
         if sent is not None:
             _set(sent.answer, error)
 
-    def give_up(self, error: EsdError | None) -> None:
-        """Answers everything: with an error, or, at the end of the job, with what is so, that it is known.
+    def answer_all(self, error: EsdError | None) -> None:
+        """Answers all messages: with an error, or with success at the end of the job, which has confirmed them.
 
-        A failure in an epoch that is over has said nothing new.
+        A failure report of an epoch that is over is answered with success: its news is known.
         """
         for sent in self._sent.values():
             over = isinstance(sent.body, FailureReport) and isinstance(error, StaleEpoch)
@@ -133,10 +134,10 @@ class Unanswered:
 
 
 def _set(answer: asyncio.Future[None], error: EsdError | None) -> None:
-    if answer.done():  # whoever waited for it has gone
+    if answer.done():  # its caller has left
         return
     if error is None:
         answer.set_result(None)
     else:
         answer.set_exception(error)
-        answer.exception()  # nobody need ask for it
+        answer.exception()  # marks it as retrieved

@@ -1,4 +1,4 @@
-"""Push plans: everything one worker does in one iteration, decided by the dispatcher.
+"""Push plans: all that one worker does in one iteration, decided by the dispatcher.
 
 The dispatcher mirrors every cache and decides samples, pushes, evictions, pulls and cache slots; the worker holds
 tensors and obeys. Sets of rows are columns of equal length, never one object per row. The columns have the same names
@@ -29,8 +29,9 @@ class Transfers:
     Attributes:
         ids: uint64 [r], distinct.
         slots: uint32 [r], cache slots.
-        versions: int64 [r]; of rows, the version that is moved; of gradients, the version that their sum makes.
-        early: the first `early` entries do not touch the previous iteration and may move while it trains.
+        versions: int64 [r]; for rows, the moved version; for gradients, the version that their sum will make.
+        early: number of entries, at the beginning, that the previous iteration does not use; they may move while it
+            trains.
     """
 
     ids: NDArray[np.uint64]
@@ -42,12 +43,12 @@ class Transfers:
         return len(self.ids)
 
     def half(self, *, early: bool) -> Self:
-        """Returns the rows that may move while the previous iteration trains, or those that must wait for its end."""
+        """Returns the rows that may move while the previous iteration trains, or the others."""
         part = _half(self.early, early=early)
         return type(self)(self.ids[part], self.slots[part], self.versions[part], self.early if early else 0)
 
     def joined(self, others: Self) -> Self:
-        """Returns these rows and others as one list, those of both first that may move early."""
+        """Returns these rows and others as one list, the early rows of both first."""
         if not len(others):
             return self
         ours, theirs = self.early, others.early
@@ -59,7 +60,7 @@ class Transfers:
         )
 
     def at(self, places: NDArray[np.integer]) -> Self:
-        """Returns the rows at these places, which ascend."""
+        """Returns the rows at the given places, which ascend."""
         early = int(np.searchsorted(places, self.early))
         return type(self)(self.ids[places], self.slots[places], self.versions[places], early)
 
@@ -76,7 +77,7 @@ class GradientTransfers:
     """r partial gradients to push.
 
     Attributes:
-        rows: the rows that the gradients belong to, with the version that each sum makes.
+        rows: the rows of the gradients, with the version that each sum will make.
         contributors: uint64 [r], bit w is set when worker slot w contributes.
         steps: int64 [r], the optimizer step (iteration + 1) that produced each gradient.
     """
@@ -94,7 +95,7 @@ class GradientTransfers:
         return type(self)(self.rows.half(early=early), self.contributors[part], self.steps[part])
 
     def joined(self, others: Self) -> Self:
-        """Returns these gradients and others as one list, those of both first that may move early."""
+        """Returns these gradients and others as one list, the early gradients of both first."""
         if not len(others):
             return self
         ours, theirs = self.rows.early, others.rows.early
@@ -120,11 +121,11 @@ NO_GRADIENTS = GradientTransfers(NO_TRANSFERS, np.empty(0, np.uint64), np.empty(
 
 @dataclass(frozen=True, slots=True)
 class DirectRows:
-    """Which d of r rows to push, or to pull, go straight between workers (Herald App. B).
+    """The d of r rows to push, or to pull, that go directly between workers (Herald App. B).
 
     Attributes:
-        places: uint32 [d], their places among the r rows, ascending.
-        peers: uint32 [d], the slot of the worker that gets each of them, or of the one that sends it.
+        places: uint32 [d], the places of the direct rows among the r rows, ascending.
+        peers: uint32 [d], the slot of the receiving worker of a push, or of the sending worker of a pull.
     """
 
     places: NDArray[np.uint32]
@@ -134,7 +135,7 @@ class DirectRows:
         return len(self.places)
 
     def by_table(self, ids: NDArray[np.uint64], tables: int) -> list[Self]:
-        """Returns what is direct of each of a job's tables, by number; `ids`, uint64 [r], are those of the r rows."""
+        """Splits the direct rows by table; `ids`, uint64 [r], are the ids of the r rows."""
         if tables == 1 or not len(self):
             return [self] * tables
         parts = parts_of_tables(ids, tables)
@@ -150,9 +151,10 @@ NO_DIRECT_ROWS = DirectRows(np.empty(0, np.uint32), np.empty(0, np.uint32))
 
 @dataclass(frozen=True, slots=True)
 class TableMoves:
-    """What a worker moves of one table in an iteration; the columns are those of IterationPlan.
+    """The moves of one table in an iteration, in the columns of IterationPlan.
 
-    `stateless_pulls`, bool [r], says which of the pulled rows come without their optimizer state.
+    Attributes:
+        stateless_pulls: bool [r], whether a pulled row comes without its optimizer state.
     """
 
     update_rows: Transfers
@@ -171,8 +173,8 @@ class UsedRows:
 
     Attributes:
         slots: uint32 [u], in the cache of the table.
-        contributors: uint64 [u], the workers that train each of them; 0: it is replicated.
-        inverse: uint32 [N], which of them each of the samples' ids in this table is.
+        contributors: uint64 [u], the workers that train each row; 0 for a replicated row.
+        inverse: uint32 [N], for each of the samples' ids in this table the index of its row.
     """
 
     slots: NDArray[np.uint32]
@@ -180,48 +182,48 @@ class UsedRows:
     inverse: NDArray[np.uint32]
 
     def reduced(self) -> NDArray[np.uint32]:
-        """Returns the slots of the replicated ones, uint32 [h]."""
+        """Returns the slots of the replicated rows, uint32 [h]."""
         slots: NDArray[np.uint32] = self.slots[self.contributors == 0]
         return slots
 
 
 @dataclass(frozen=True, slots=True)
 class IterationPlan:
-    """What one worker does in one iteration, in this order: discards, pushes, drops, pulls, training.
+    """The plan of one worker for one iteration, in this order: discards, pushes, drops, pulls, training.
 
     Attributes:
-        epoch: the membership that the plan is for.
+        epoch: the epoch of the membership.
         iteration: t, counted from 0.
-        batch_size: k, the samples of the global batch; every gradient is divided by it.
+        batch_size: k, the number of samples of the global batch; every gradient is divided by it.
         update_rows: rows owned here that another worker needs (update push).
-        update_gradients: partial gradients of split rows that some worker needs (update push).
+        update_gradients: partial gradients of split rows that a worker needs (update push).
         evict_rows: owned rows that leave the cache (evict push).
         evict_gradients: partial gradients that leave the cache (evict push).
-        drops: clean or outdated rows that leave the cache for free; their versions mean nothing.
-        pulls: missing or outdated rows to fetch (miss pull); of those in `stateless_pulls`, the values alone.
+        drops: clean or outdated rows that leave the cache without a push; their versions have no meaning.
+        pulls: missing or outdated rows to fetch (miss pull), some of them without state (`stateless_pulls`).
         positions: uint32 [m], the position of each sample in the global batch.
-        unique_ids: uint64 [u], the distinct ids of the worker's samples (U_j), and those of the replicated rows that
+        unique_ids: uint64 [u], the distinct ids of the worker's samples (U_j), and the ids of the replicated rows that
             other workers' samples use.
         unique_slots: uint32 [u], the cache slot of each of these rows.
         unique_versions: int64 [u], the version of each of these rows before training.
         unique_contributors: uint64 [u], the workers that train each row now (W_x): one bit means that this
-            worker owns the row afterwards, more bits that it holds a partial gradient. Of a replicated row it is the
-            bit of the worker that owns it on behalf of all.
-        inverse: uint32 [N]: id i of the samples is unique_ids[inverse[i]]. They stand sample by sample, and in each
-            feature by feature.
+            worker owns the row afterwards, more bits that it holds a partial gradient. For a replicated row it is the
+            bit of the worker that owns the row on behalf of all.
+        inverse: uint32 [N]: id i of the samples is unique_ids[inverse[i]]. Ids are in the order of the samples, and
+            within a sample in the order of the features.
         dense: float32 [m, d], dense features of the worker's samples.
         labels: float32 [m, L], their labels.
-        forgotten: uint64 [f], rows that leave the table, in all workers' plans alike. After training, the first member
-            has the parameter servers forget them.
-        forgotten_below: where the versions of later lives begin (services/domain/versions.py).
-        discards: copies of forgotten rows here; their slots are empty afterwards, whatever they owed.
-        lengths: uint16 [m, F], how many ids each sample has of each feature; None: exactly one of each, so N = m F.
-        weights: float32 [m], what each sample's loss is multiplied by; None: 1.
-        groups: uint64 [m], what each sample belongs to; None: unknown.
+        forgotten: uint64 [f], rows that leave the table, the same in all workers' plans. After training, the first
+            member has the parameter servers remove them.
+        forgotten_below: the version with which later lives begin (services/domain/versions.py).
+        discards: copies of forgotten rows here; their slots are empty afterwards, and their gradients are lost.
+        lengths: uint16 [m, F], number of ids of each feature of each sample; None: one of each, so N = m F.
+        weights: float32 [m], the factor of each sample's loss; None: 1.
+        groups: uint64 [m], the group of each sample; None: unknown.
         reduced: uint32 [h], places among the unique ids, ascending, of the rows that all workers train by the sum of
             their gradients; the same ids in all workers' plans.
-        direct_pushes: those of `update_rows` that go straight to the worker that alone trains them now.
-        direct_pulls: those of `pulls` that come from the worker that owns them until now.
+        direct_pushes: the rows of `update_rows` that go directly to the only worker that trains them now.
+        direct_pulls: the rows of `pulls` that come directly from their present owner.
     """
 
     epoch: int
@@ -259,7 +261,7 @@ class IterationPlan:
             contributors[self.reduced] = 0
         if tables == 1:
             return [UsedRows(self.unique_slots, contributors, self.inverse)]
-        # Ids ascend, so those of a table lie together.
+        # Ids ascend, so the ids of a table are contiguous.
         ends = np.searchsorted(table_of(self.unique_ids), np.arange(tables), side="right").tolist()
         used = []
         for begin, end in pairwise([0, *ends]):
@@ -268,7 +270,7 @@ class IterationPlan:
         return used
 
     def moves_by_table(self, tables: int) -> list[TableMoves]:
-        """Returns what moves of each of the job's tables, by number."""
+        """Returns the moves of each of the job's tables, by number."""
         transfers = (self.update_rows, self.update_gradients, self.evict_rows, self.evict_gradients, self.pulls)
         stateless = self.stateless_pulls()
         parts = parts_of_tables(self.pulls.ids, tables)
@@ -281,11 +283,11 @@ class IterationPlan:
         return [TableMoves(*each) for each in zip(*columns, strict=True)]
 
     def stateless_pulls(self) -> NDArray[np.bool_]:
-        """Returns which of the pulled rows come without their optimizer state, bool [r].
+        """Returns whether each pulled row comes without its optimizer state, bool [r].
 
-        Those that several workers train now: the step is taken at the parameter server, and here a partial gradient
-        takes the place of the row, which must be pulled again to be used. And those that were never trained in their
-        present life: all of their state is 0.
+        A row that several workers train now does: the parameter server takes the step, and here a partial gradient
+        replaces the row, which must be pulled again before its next use. So does a row that was never trained in its
+        present life: its state is 0.
         """
         contributors = self.unique_contributors
         split_ids = self.unique_ids[(contributors & (contributors - np.uint64(1))) != 0]
@@ -296,15 +298,15 @@ class IterationPlan:
 
 @dataclass(frozen=True, slots=True)
 class FlushPlan:
-    """Tells a worker to push everything that the parameter server lacks, at the end of the stream or for a checkpoint.
+    """Has a worker push all rows and gradients that the parameter server lacks, at the end or for a checkpoint.
 
     Attributes:
-        epoch: the membership that the plan is for.
-        iteration: what is pushed contains the iterations before this one.
+        epoch: the epoch of the membership.
+        iteration: the pushes contain all iterations before this one.
         rows: owned rows.
         gradients: partial gradients of split rows.
-        checkpoint: whether this is a checkpoint within the stream. Then the worker tells the parameter servers when it
-            is done (Cut), and goes on.
+        checkpoint: whether this is a checkpoint within the stream. Then the worker reports its cut to the parameter
+            servers, and continues.
     """
 
     epoch: int
@@ -316,14 +318,17 @@ class FlushPlan:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Tells a worker who trains in an epoch: the first message of every plan stream.
+    """The members of an epoch: the first message of every plan stream.
 
     Attributes:
-        slot: the slot of the worker that is told; it is its bit in masks of contributors.
-        members: the slots that train in this epoch. A worker's place among them is its rank in the all-reduce group.
-        iteration: the first iteration of the epoch; when it is above 0, a Reload comes next.
-        peers: where rows go directly, `host:port` of every other member by slot, empty for the others.
-        claimant: names a job that takes no checkpoints to the parameter servers; empty for any other.
+        epoch: the epoch.
+        slot: the slot of the receiving worker; it is its bit in masks of contributors.
+        job: the job.
+        members: the slots that train in this epoch. The index of a worker among them is its rank in the all-reduce
+            group.
+        iteration: the first iteration of the epoch; when it is above 0, a Reload follows.
+        peers: `host:port` of every other member by slot, to which rows go directly; empty strings for other slots.
+        claimant: identifies a job without checkpoints to the parameter servers; empty for a job with checkpoints.
     """
 
     epoch: int
@@ -336,24 +341,24 @@ class Membership:
 
     @property
     def rank(self) -> int:
-        """The place of this worker among the members."""
+        """The index of this worker among the members."""
         return list(self.members).index(self.slot)
 
     @property
     def leads(self) -> bool:
-        """Whether this worker is the first member, which does on behalf of all what must be done only once."""
+        """Whether this worker is the first member, which acts where one member acts for all."""
         return self.rank == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """What a worker's cache must hold before the first plan of an epoch that begins at a checkpoint.
+    """The content of a worker's cache before the first plan of an epoch that begins at a checkpoint.
 
     Attributes:
-        checkpoint: the checkpoint that holds the dense parameters and their optimizer.
-        rows: rows to pull, latest versions.
-        outdated: rows whose latest value is elsewhere and whose slots are kept; `versions` are the latest.
-        dense_checksum: the SHA-256, in hexadecimal digits, that the dense parameters must have.
+        checkpoint: the checkpoint with the dense parameters and their optimizer.
+        rows: rows to pull, at their latest versions.
+        outdated: rows that keep their slots although their latest value is elsewhere; `versions` are the latest.
+        dense_checksum: the SHA-256 of the dense parameters, in hexadecimal digits.
     """
 
     checkpoint: int
@@ -373,10 +378,10 @@ PlanMessage = Membership | Reload | IterationPlan | FlushPlan | EndOfStream
 
 
 def _half(count: int, *, early: bool) -> slice:
-    """Returns where the first so many of a list are, or the others."""
+    """Returns the slice of the first `count` entries of a list, or of the others."""
     return slice(0, count) if early else slice(count, None)
 
 
 def _joined(column: NDArray[Column], early: int, other: NDArray[Column], other_early: int) -> NDArray[Column]:
-    """Returns a column of two lists as one of both, with the first so many of each in front."""
+    """Joins a column of two lists, with the early entries of both in front."""
     return np.concatenate((column[:early], other[:other_early], column[early:], other[other_early:]))

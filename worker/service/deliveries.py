@@ -1,9 +1,9 @@
 """The streams on which other workers send rows to this one (protos/worker.proto, Deliver).
 
-A stream is read one frame at a time, and the next one only when this one is answered. So a worker that sends more than
-this one takes in fills the window of its own stream, and no memory here. Workers cannot wait for each other in a
-circle: rows wait for nothing but the plan of their iteration, which this worker takes when it trains the iteration
-before, and rows for that one were sent before, on the same stream.
+A stream is read one frame at a time, the next one only when the last one is answered. So a worker that sends faster
+than this one accepts fills the window of its own stream, and no memory here. Workers cannot wait for each other in a
+circle: rows wait only for the plan of their iteration, which this worker enters while it trains the previous iteration,
+whose rows were sent earlier on the same stream.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from esd.services.wire.exchange import (
 from esd.worker.service.inbox import Inbox
 from esd.worker.service.link import Link
 
-# What a worker may have on its way here. It is not kept here: it only tells it when to go on making frames.
+# Upper bound on the frames that a worker may have on their way here. It paces the sender; nothing is buffered here.
 _CREDIT = Credit(frames=256, bytes=32 * MAX_FRAME_BYTES)
 
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Deliveries:
-    """Takes what other workers send, in whatever epoch this one is.
+    """Serves the streams of other workers, over all epochs of this one.
 
     Args:
         name: of this worker.
@@ -48,21 +48,21 @@ class Deliveries:
         self._link: Link | None = None
 
     def begin(self, inbox: Inbox, link: Link) -> None:
-        """Takes rows from now on: into this inbox, and over this link."""
+        """Accepts rows from now on, into an inbox and over a link."""
         self._inbox = inbox
         self._link = link
 
     def end(self) -> None:
-        """Takes no rows until another epoch begins."""
+        """Refuses rows until another epoch begins."""
         self._inbox = self._link = None
 
     def meet(self, epoch: int, slot: int) -> None:
-        """Tells another worker whether this one is whom it expects in an epoch.
+        """Checks for another worker that this worker is in a slot of an epoch.
 
         Raises:
-            FailedPrecondition: it is in another slot.
-            StaleEpoch: it is in a later epoch.
-            Unavailable: it is not in that epoch yet.
+            FailedPrecondition: this worker is in another slot.
+            StaleEpoch: this worker is in a later epoch.
+            Unavailable: this worker is not in the epoch yet.
         """
         inbox = self._inbox
         if inbox is None or inbox.epoch < epoch:
@@ -79,7 +79,7 @@ class Deliveries:
             while (data := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
                 await context.write(await self._answer(data))
         except grpc.aio.InternalError:
-            pass  # what gRPC raises when the peer goes in the middle of a message: there is nobody to answer
+            pass  # raised when the peer leaves in the middle of a message: no answer can reach it
 
     async def _answer(self, data: bytes) -> bytes:
         sequence = sequence_of(data)

@@ -1,4 +1,4 @@
-"""Where the rows arrive that other workers send straight to this one."""
+"""The inbox of a worker: rows that other workers send directly."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from esd.services.domain.tables import TableSpec
 from esd.services.wire.deliveries import Delivery
 from esd.services.wire.exchange import Stored
 
-_KEPT = 4  # iterations whose rows are compared with the plan
+_KEPT = 4  # iterations whose rows are still compared with their plan
 
 
 class ExpectedRows:
-    """The rows of one table that a plan has others send here, on their way to their places.
+    """The rows of one table that other workers send in one iteration, and the array that receives them.
 
     Args:
-        rows: of the plan.
-        staging: float32 [.., W], where they go.
-        places: int64 [r], the row of `staging` for each.
+        rows: the rows, by the plan.
+        staging: float32 [.., W], the array.
+        places: int64 [r], the place of each row in `staging`.
 
     Attributes:
-        missing: how many have not come.
+        missing: number of rows that have not arrived.
     """
 
     def __init__(self, rows: Transfers, staging: NDArray[np.float32], places: NDArray[np.int64]) -> None:
         self.missing = len(rows)
         order = np.argsort(rows.ids)
         self._places = places[order]
-        # One more than there are: what no place is found for is compared with a version that there is not.
+        # One more entry, with a version that does not exist: an unknown id is compared with it.
         self._ids = np.append(rows.ids[order], np.uint64(0))
         self._versions = np.append(rows.versions[order], -1)
         self._staging = staging
         self._arrived = np.zeros(len(rows), np.bool_)
 
     def take(self, block: RowBlock) -> int:
-        """Puts rows in their places, and returns how many have not come before: the others are left alone.
+        """Copies rows to their places, except for repeated rows, and returns the number of new ones.
 
         Raises:
-            FailedPrecondition: a row is not expected, or at another version; none is put in its place.
+            FailedPrecondition: a row is not expected, or has another version; then no row is copied.
         """
         at = np.searchsorted(self._ids[:-1], block.ids)
         expected = (self._ids[at] == block.ids) & (self._versions[at] == block.versions)
@@ -58,21 +58,21 @@ class ExpectedRows:
         self._arrived[at[new]] = True
         count = int(np.count_nonzero(new))
         self.missing -= count
-        if not self.missing:  # what comes again is left alone, and the iteration may do with the rows what it likes
+        if not self.missing:  # from here on the iteration owns the array
             self._staging = np.empty((0, self._staging.shape[1]), np.float32)
         return count
 
 
 class Arrival:
-    """What one iteration waits for from other workers.
+    """The rows of all tables that other workers send in one iteration.
 
     Args:
         iteration: its number.
-        tables: the rows of each table, by number; empty if there are none.
-        within: seconds to wait for them.
+        tables: the rows of each table, by number; empty if the iteration expects none.
+        within: seconds to wait for the rows.
 
     Attributes:
-        bytes: of the messages that have brought rows.
+        bytes: size of the messages with new rows.
     """
 
     def __init__(self, iteration: int, tables: Sequence[ExpectedRows], within: float) -> None:
@@ -86,14 +86,14 @@ class Arrival:
 
     @property
     def missing(self) -> int:
-        """How many rows have not come."""
+        """The number of rows that have not arrived."""
         return sum(rows.missing for rows in self._tables)
 
     def take(self, delivery: Delivery, size: int) -> Stored:
-        """Takes rows, which came in a message of `size` bytes.
+        """Accepts the rows of a message of `size` bytes.
 
         Raises:
-            FailedPrecondition: they are not those that the iteration waits for.
+            FailedPrecondition: the iteration does not expect these rows.
         """
         if not self._tables:
             raise FailedPrecondition(f"iteration {self._iteration}: no rows are expected from other workers")
@@ -110,7 +110,7 @@ class Arrival:
         """Returns when all rows are in their places.
 
         Raises:
-            DeadlineExceeded: some have not come in time.
+            DeadlineExceeded: some rows have not arrived in time.
         """
         try:
             async with asyncio.timeout(self._within):
@@ -123,10 +123,10 @@ class Arrival:
 
 
 class Inbox:
-    """Takes the rows that come from other workers in one epoch.
+    """Accepts the rows that other workers send in one epoch.
 
-    Plans and rows come over different streams, in any order: rows whose plan is not there yet wait, with the stream
-    that has brought them. Of an iteration that is long over, all rows are repeated ones.
+    Plans and rows arrive over different streams, in any order: rows wait for their plan, together with their stream.
+    Rows of an iteration that ended long ago are all repeated rows.
 
     Args:
         epoch: of the membership.
@@ -147,23 +147,23 @@ class Inbox:
         self._closed = False
 
     async def expect(self, iteration: int, tables: Sequence[ExpectedRows]) -> Arrival:
-        """Lets the rows of the next iteration come, and returns what tells of it."""
+        """Expects the rows of the next iteration, and returns their arrival."""
         arrival = Arrival(iteration, tables, self._within)
         async with self._changed:
             self._next_iteration = iteration + 1
             self._arrivals[iteration] = arrival
-            self._arrivals.pop(iteration - _KEPT, None)  # it is complete, or this one would not begin
+            self._arrivals.pop(iteration - _KEPT, None)  # it is complete, since this iteration begins
             self._changed.notify_all()
         return arrival
 
     async def take(self, delivery: Delivery, size: int) -> Stored:
-        """Takes rows, which came in a message of `size` bytes, as soon as their plan is there.
+        """Accepts the rows of a message of `size` bytes, as soon as their plan has arrived.
 
         Raises:
-            StaleEpoch: they belong to an epoch that is over.
-            Unavailable: to one that has not begun here, or this one is over.
-            DeadlineExceeded: their plan did not come in time.
-            FailedPrecondition: they are not what the plan says.
+            StaleEpoch: the rows belong to an epoch that is over.
+            Unavailable: the rows belong to an epoch that has not begun here, or this epoch is over.
+            DeadlineExceeded: their plan has not arrived in time.
+            FailedPrecondition: the plan does not expect these rows.
         """
         if delivery.epoch != self.epoch:
             refuse = StaleEpoch if delivery.epoch < self.epoch else Unavailable
@@ -173,13 +173,13 @@ class Inbox:
         return Stored(0, len(delivery.rows)) if arrival is None else arrival.take(delivery, size)
 
     async def close(self) -> None:
-        """Ends the epoch: rows that wait are refused."""
+        """Ends the epoch: waiting rows are refused."""
         async with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     async def _planned(self, iteration: int) -> None:
-        """Returns when the plan of an iteration is there."""
+        """Returns when the plan of an iteration has arrived."""
         try:
             async with asyncio.timeout(self._within), self._changed:
                 await self._changed.wait_for(lambda: self._closed or iteration < self._next_iteration)

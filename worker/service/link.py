@@ -9,18 +9,18 @@ from esd.services.wire.rows import CHUNK_BYTES
 from esd.worker.core.bandwidth import LinkMeter, TokenBucket
 
 _SMALLEST_CHUNK = 2**14  # bytes
-_CHUNK_SECONDS = 0.05  # on a slow link, what moves at once should not hold up the rest for longer
-_BURST_SECONDS = 0.02  # makes good for late wake-ups of the event loop
+_CHUNK_SECONDS = 0.05  # on a slow link, one message should not delay the others for longer
+_BURST_SECONDS = 0.02  # compensates for late wake-ups of the event loop
 _BURSTS_OF_NETWORKS = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16)  # seconds
-_LEAST_TO_MEASURE = 0.05  # seconds of full speed; with less, what is measured is the server's delay
+_LEAST_TO_MEASURE = 0.05  # seconds of full speed; a shorter push would measure the server's delay
 
 
 class Link(Traffic):
-    """Both directions of one link, shared by all rows that the worker sends and gets.
+    """Both directions of one link, shared by all rows that the worker sends and receives.
 
     Attributes:
-        shaped: whether the traffic is held to a speed here.
-        uplink: measures pushes. (A pull's time says little: it may wait for another worker's push.)
+        shaped: whether this link limits the speed of the traffic.
+        uplink: measures pushes. (A pull may wait for another worker's push, so its time is no measure.)
     """
 
     def __init__(self, speed: float, *, shape: bool) -> None:
@@ -28,7 +28,7 @@ class Link(Traffic):
 
         Args:
             speed: bytes per second, in each direction.
-            shape: hold the traffic to that speed; otherwise the network does.
+            shape: whether to limit the traffic to that speed; otherwise the network limits it.
         """
         self.chunk_bytes = min(CHUNK_BYTES, max(_SMALLEST_CHUNK, int(speed * _CHUNK_SECONDS)))
         self.uplink = LinkMeter(
@@ -40,40 +40,40 @@ class Link(Traffic):
         self._down = TokenBucket(speed, _BURST_SECONDS, time.monotonic) if shape else None
 
     def up(self, size: int) -> float:
-        """Takes `size` bytes on their way to a server; returns the seconds until they may have been sent."""
+        """Accounts for `size` bytes to a server; returns the seconds until they may have been sent."""
         return self._up.reserve(size) if self._up is not None else 0.0
 
     def down(self, size: int) -> float:
-        """Takes `size` bytes on their way from a server; returns the seconds until they may have arrived."""
+        """Accounts for `size` bytes from a server; returns the seconds until they may have arrived."""
         return self._down.reserve(size) if self._down is not None else 0.0
 
     async def receive_in_parts(self, size: int) -> None:
-        """Returns when a message may have arrived whose sender has cut it for a link of its own speed.
+        """Returns when a message may have arrived that its sender has cut for a link of another speed.
 
-        Other messages may come between its parts.
+        Other messages may arrive between its parts.
         """
         for start in range(0, size, self.chunk_bytes):
             await self.receive(min(self.chunk_bytes, size - start))
 
     def push_begins(self) -> None:
-        """A push is under way from now on, and its time is measured."""
+        """Begins to measure the time of a push."""
         self.uplink.begin()
 
     def push_ends(self, size: int) -> None:
-        """A push of `size` bytes is over."""
+        """Ends the measurement of a push of `size` bytes."""
         self.uplink.end(size)
 
     def deadline(self, size: int, timeout: float) -> float:
-        """Returns the seconds to allow for what moves `size` bytes and may wait for `timeout` seconds besides."""
-        # Others may share the link meanwhile, so its full speed is too much to expect.
+        """Returns the deadline of a call that moves `size` bytes and may wait for another `timeout` seconds."""
+        # Other messages may share the link, so the call may get a part of its speed only.
         return timeout + 4 * size / self._speed
 
 
 class TrafficBeside(Traffic):
-    """What goes over a link beside the pushes that measure it.
+    """Messages to other workers, which share the link with the pushes to parameter servers.
 
-    When it is answered tells of the receiver: of its link, and of whether it has its plan. So it is measured where this
-    worker shapes its link, until it has left, and otherwise counts as far as it goes beside pushes.
+    The time of their answer depends on the receiver: on its link, and on whether it has its plan. So they are measured
+    until they have left where this worker shapes its link, and otherwise only while pushes are measured.
 
     Args:
         link: shared with the pushes.
@@ -95,5 +95,5 @@ class TrafficBeside(Traffic):
             self._link.push_ends(size)
 
     def deadline(self, size: int, timeout: float) -> float:
-        """Returns the seconds to allow for what moves `size` bytes and may wait for `timeout` seconds besides."""
+        """Returns the deadline of a call that moves `size` bytes and may wait for another `timeout` seconds."""
         return self._link.deadline(size, timeout)

@@ -139,7 +139,7 @@ class IterationTransfers:
             await frame.stored
 
     async def finished(self, reduced_floats: int) -> TransferCounts:
-        """Ends the plan after its training: waits until all its pushes are durable, and returns what it has moved.
+        """Ends the plan after its training: waits until all its pushes are durable, and returns the counts.
 
         Args:
             reduced_floats: number of values of replicated rows' gradients that its training has summed.
