@@ -42,7 +42,7 @@ from esd.services.domain.reports import (
 )
 from esd.services.domain.schedules import Decay, Schedule
 from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, WorkerState
-from esd.services.domain.sync import Sync
+from esd.services.domain.sync import Sync, parse_sync
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 if TYPE_CHECKING:

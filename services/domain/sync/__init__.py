@@ -39,6 +39,9 @@ WAYS: dict[str, type[Sync]] = {
 def parse_sync(text: str, *, direct: bool = False) -> Sync:
     """Reads a way to synchronise with its numbers, `NAME` or `NAME:NUMBER,NUMBER`.
 
+    >>> parse_sync("bounded:8,2")
+    Bounded(pull=8, push=2)
+
     Args:
         text: as `--sync` has it; the numbers are the whole numbers among the way's options, in their order.
         direct: `--direct`, an option of `on-demand`.
