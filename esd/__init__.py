@@ -122,6 +122,7 @@ __all__ = [
     "equal_workloads",
     "errors",
     "hybrid_dis",
+    "parse_sync",
     "read",
 ]
 

@@ -127,27 +127,23 @@ class DispatcherServicer:
 
         Messages to the worker: first the membership, as soon as the epoch has begun; then, in an epoch that begins at a
         checkpoint, the content of the cache (Reload); then one plan per iteration, from the first plan that the worker
-        asks
-        for, with a flush plan at every checkpoint and one at the end; then an explicit end of the stream.
+        asks for, with a flush plan at every checkpoint and one at the end; then an explicit end of the stream.
 
         Messages from the worker: first an Attendance, which names the lease and the first plan; then heartbeats and
         reports. Every message renews the lease. The dispatcher acknowledges recorded messages (AttendResponse.received)
-        and
-        lists refused ones. A refusal ends its own message only. When a stream breaks, its worker opens another and sends
-        all unanswered messages again, in order; the dispatcher ignores reports that it has recorded. A worker may open a
-        stream while an earlier stream of the same lease is still open.
+        and lists refused ones. A refusal ends its own message only. When a stream breaks, its worker opens another and
+        sends all unanswered messages again, in order; the dispatcher ignores reports that it has recorded. A worker may
+        open a stream while an earlier stream of the same lease is still open.
 
         Refusals of a message (Refusal.code):
         FAILED_PRECONDITION: an iteration is not the worker's next one or is not planned yet; or a flush is not planned; or
         the epoch is over.
         INVALID_ARGUMENT: the message is malformed, or a value is out of range; or the sequence does not rise; or the
-        number
-        of samples in a report differs from the plan's.
+        number of samples in a report differs from the plan's.
 
         Errors that end the stream. NOT_FOUND: the lease is unknown or has expired. FAILED_PRECONDITION: the epoch is over;
         or the job has failed; or the first plan asked for is confirmed, or lies beyond the next plan. INVALID_ARGUMENT:
-        the
-        first message is no Attendance.
+        the first message is no Attendance.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
