@@ -42,4 +42,4 @@ def test_the_command_line_has_every_option_by_its_name_with_its_default_and_limi
         assert option_name(field.name) in parameter.opts
         assert parameter.default == field.default
         if field.name in LIMITS:
-            assert (parameter.type.min, parameter.type.max) == LIMITS[field.name]
+            assert (parameter.min, parameter.max) == LIMITS[field.name]
