@@ -1,1 +1,1 @@
-"""How a run trains fastest: what `esd plan` measures, simulates and recommends."""
+"""How a run trains fastest: the measurements, simulations and recommendations of `esd plan`."""

@@ -1,4 +1,4 @@
-"""An advice: what to train with, why, and the command that trains so."""
+"""An advice: the recommended options, the reasons, and the command that trains so."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SHARES = (0.5, 0.9, 0.99)  # of the lookups, whose rows are counted
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to train with, and why.
+    """The recommended options of a run, and the reasons.
 
     Attributes:
-        chosen: the options of the run, with what is recommended.
+        chosen: the options of the run, with the recommended ones.
         memory: bytes of a worker that were planned with.
         table: how often the samples have each row.
         room: of all rows, in rows of the first table, as caches are counted in.
-        footprint: what training takes of this machine.
+        footprint: memory and time that training takes on this machine.
         trials: all simulations of the search.
         best: the recommended one.
         policies: seconds of a sample by cache policy, at the recommended sizes.

@@ -30,11 +30,11 @@ def advise(
     threads: int = 1,
     listener: StepListener = ignore,
 ) -> Advice:
-    """Measures this machine, and finds by equations and simulations what trains fastest on it. Takes minutes.
+    """Measures this machine, and finds by equations and simulations the fastest options on it. Takes minutes.
 
     Args:
         chosen: the run, without the sizes that are found: cached rows, and the batch if it may be chosen.
-        memory: of each worker, `2g` or `512m`; None: half of what this machine has free.
+        memory: of each worker, `2g` or `512m`; None: half of the free memory of this machine.
         samples: the first samples of the data, which are profiled.
         batch_limits: where no batch is given, the least and the most samples per worker and iteration.
         device: where workers train: `cpu`, `cuda` or `cuda:N`.
@@ -88,7 +88,7 @@ def advise(
 
 
 def _check(chosen: RunOptions, device: str) -> None:
-    """Raises InvalidArgument for what can be told before anything is read or measured."""
+    """Raises InvalidArgument for mistakes that show before anything is read or measured."""
     if chosen.cache_rows is not None or chosen.cache_ratio is not None:
         raise InvalidArgument("--cache-rows and --cache-ratio are what esd plan finds: leave them out")
     if chosen.workloads not in (None, "equal", BALANCED):

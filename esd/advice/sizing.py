@@ -1,4 +1,4 @@
-"""What an advice knows of a run: the profile of its data, the footprint of its model, and simulations of its sizes."""
+"""The inputs of an advice: the profile of the data, the footprint of the model, and simulations of sizes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Profile:
         return moved, traffic.trained
 
     def by_row(self, of_tables: Sequence[float]) -> NDArray[np.float64]:
-        """Returns for each row what is said of its table, float64 [E]."""
+        """Returns for each row the value of its table, float64 [E]."""
         return np.array(of_tables, np.float64)[self.table.tables]
 
     def batches(self, size: int) -> Iterator[SampleBatch]:
@@ -162,6 +162,6 @@ def _plans(alone: RunOptions, profile: Profile) -> list[IterationPlan]:
 
 
 def _step_seconds(chosen: RunOptions, footprint: Footprint) -> float:
-    """Returns what an iteration takes however few samples it has: computation, and the ring all-reduce."""
+    """Returns the seconds of an iteration without its samples: computation, and the ring all-reduce."""
     exchanged = 2 * (chosen.workers - 1) / chosen.workers * footprint.dense_bytes
     return footprint.step_seconds + exchanged / min(chosen.bandwidths())

@@ -23,8 +23,8 @@ def ways_to_synchronise(
     """Simulates ways that train the same model beside the one that is asked for.
 
     `none`, `full`, `write-through` and `proactive` move no less than `on-demand`: they are simulated only when asked
-    for. Of `replicated:R` the first is what the equations say of random dispatch, then fewer and more while that is
-    faster.
+    for. The first R of `replicated:R` is from the equations for random dispatch; then fewer and more rows are
+    simulated while that is faster.
 
     Args:
         chosen: the options of the run, with the batch, the cached rows and the policy that are recommended.
@@ -34,7 +34,7 @@ def ways_to_synchronise(
         listener: gets a line before each simulation.
 
     Returns:
-        By `--sync`, what is asked for first; that alone where it does not train the model of the others.
+        Simulations by `--sync`, the requested one first; it is the only one if the others train another model.
     """
     trials = {chosen.sync: asked}
     if not profile.job(chosen).sync.exact or chosen.workers == 1:

@@ -134,7 +134,7 @@ def restore(
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """The tables that one job trains: what is said of its checkpoints, the first one keeps for all.
+    """The tables that one job trains; the first one keeps the descriptions of checkpoints for all.
 
     Attributes:
         first: the first table of the job.
@@ -201,7 +201,7 @@ def _describe(job: _Job, manifest: Manifest) -> dict[str, Any]:
 
 
 def _damage(job: _Job, manifest: Manifest) -> list[str]:
-    """Returns what is wrong with a checkpoint, one sentence for each defect."""
+    """Returns the defects of a checkpoint, a sentence for each."""
     damage = []
     for name in manifest.checksums or {}:
         data = job.first.part(manifest.iteration, name)

@@ -1,4 +1,4 @@
-"""`--config FILE`: a TOML file that says what options say, so that a run can be kept, shared and repeated.
+"""`--config FILE`: a TOML file of options, so that a run can be kept, shared and repeated.
 
     data = "criteo:/data/train.txt"
     workers = 4
@@ -6,8 +6,8 @@
     lr = 0.01
     eviction-term = true
 
-A key is an option without its dashes, `lr` for `--lr`. An option on the command line wins. What a file says passes
-the same checks as what the command line says.
+A key is an option without its dashes, `lr` for `--lr`. An option on the command line wins. Values of a file pass
+the same checks as values on the command line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The limits of numbers on the command line, which are those of RunOptions."""
+"""The limits of numbers on the command line: the limits of RunOptions."""
 
 from __future__ import annotations
 

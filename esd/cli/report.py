@@ -1,4 +1,4 @@
-"""What a finished run prints: one JSON object for programs, or a table for people."""
+"""The output of a finished run: one JSON object for programs, or a table for people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _direct(result: Mapping[str, Any]) -> str:
 
 
 def _reduced(result: Mapping[str, Any]) -> str:
-    """Shows what a worker sends of them. Raises KeyError if no row is replicated, or no worker is there yet."""
+    """Shows the gradients that a worker sends. Raises KeyError if no row is replicated, or no worker is there yet."""
     reduced = max(result["bytes"]["reduced"], default=0)
     if not reduced:
         raise KeyError("reduced")
@@ -102,7 +102,7 @@ def print_json(value: Any) -> None:
 
 
 def _without_nan(value: Any) -> Any:
-    """Replaces NaN by None: JSON has no NaN, and what could not be measured is null."""
+    """Replaces NaN by None: JSON has no NaN, and a figure that could not be measured is null."""
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, float) and math.isnan(value):

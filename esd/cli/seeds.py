@@ -24,7 +24,7 @@ SeedsOption = Annotated[
 
 
 def print_seeds(result: Result, *, as_json: bool) -> None:
-    """Prints what `over_seeds` has returned on standard output."""
+    """Prints a result of `over_seeds` on standard output."""
     if as_json:
         print_json(result)
         return

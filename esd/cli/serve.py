@@ -90,7 +90,7 @@ def _become(module: str, settings: type[ServerSettings], given: dict[str, Any]) 
 
 
 def _place_of_worker(links: str | None, flags: Mapping[str, Any]) -> dict[str, str]:
-    """Returns what a worker's environment has to say about its place in the network, and in `links` if there are any.
+    """Returns the variables of a worker's environment for its place in the network, and in `links` if there are any.
 
     Raises:
         InvalidArgument: `links` and the flags say the same thing twice, or `links` does not name this replica.

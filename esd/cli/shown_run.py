@@ -42,7 +42,7 @@ class ShownRun:
 
     Args:
         title: of the progress bar.
-        resumed_by: returns what resumes the run, given the name of its table; None if nothing does.
+        resumed_by: returns the command that resumes the run, given the name of its table; None if none does.
     """
 
     def __init__(self, title: str, resumed_by: Callable[[str], str] | None) -> None:

@@ -1,4 +1,4 @@
-"""`esd status` shows what a dispatcher's job is doing."""
+"""`esd status` shows the state of a dispatcher's job."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def _worker_table(state: JobState) -> Table:
 
 
 def _workers(state: JobState) -> list[dict[str, Any]]:
-    """Returns what is known of each worker now: `workload` is m_j, links are in bytes per second."""
+    """Returns the present figures of each worker: `workload` is m_j, links are in bytes per second."""
     names = ("worker", "slot", "workload", "bandwidth", "measured_bandwidth", "cache_rows", "iterations", "held_back")
     return [{name: getattr(worker, name) for name in names} for worker in state.workers]

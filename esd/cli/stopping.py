@@ -14,8 +14,8 @@ T = TypeVar("T")
 def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
     """Runs `work` in an event loop of its own, and returns its result. SIGTERM cancels it, as Ctrl-C does.
 
-    An exception that a signal's handler raises ends whatever task has the processor at that moment, and may end the
-    loop before all is cleared up: a job that nobody feeds any more would keep its dispatcher from the next one.
+    An exception that a signal's handler raises ends the task that has the processor at that moment, and may end the
+    loop before all is cleared up: a job without a driver would keep its dispatcher from the next job.
 
     Raises:
         SystemExit: it was stopped by SIGTERM, and has cleared up.

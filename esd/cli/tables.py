@@ -14,7 +14,7 @@ _NATURAL = 1 << 16  # columns in which any table has room
 def print_table(table: Table) -> None:
     """Prints a table on standard output: row by row, as a list of its values, where the terminal has no room for it.
 
-    A file has no width: what goes there is a table as wide as it needs.
+    A file has no width: it gets a table as wide as it needs.
     """
     console = Console()
     width = Measurement.get(console, console.options.update(width=_NATURAL, max_width=_NATURAL), table).maximum

@@ -115,7 +115,7 @@ def _check_options(context: typer.Context) -> None:
     """Refuses options that running services have decided already.
 
     Raises:
-        InvalidArgument: one of them stands on the command line or in the file of `--config`.
+        InvalidArgument: such an option stands on the command line or in the file of `--config`.
     """
     for name in _OF_THE_SERVICES:
         source = context.get_parameter_source(name)

@@ -13,7 +13,7 @@ LIMIT = 16 << 20  # bytes of all files together; data belongs elsewhere
 
 
 def read_code(folder: Path) -> Files:
-    """Returns the files of a folder by their path in it, without hidden ones and what Python has compiled.
+    """Returns the files of a folder by their path in it, without hidden and compiled files.
 
     Raises:
         InvalidArgument: there is no such folder, no module is in it, or it is larger than 16 MiB.

@@ -1,4 +1,4 @@
-"""Does a thing for several machines at once: what takes long is their links, and each has its own."""
+"""Makes a call for several machines at once: most of the time goes to their links, and each has its own."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class _Section(BaseModel):
 
 
 class Host(_Section):
-    """A machine of the cluster, and what runs on it.
+    """A machine of the cluster, and its services.
 
     Attributes:
         name: unique in the cluster.
@@ -64,9 +64,9 @@ class Ports(_Section):
 
 
 class MemoryLimits(_Section):
-    """What the containers on the head may take: beyond it the kernel ends one, and it is started again.
+    """Limits of the containers on the head: the kernel ends a container beyond its limit, and it is started again.
 
-    Half of what Redis has is for rows, and more are refused: it takes up to twice as much while it rewrites its file.
+    Rows may take half of the memory of Redis, which takes up to twice as much while it rewrites its file.
     """
 
     redis: Memory = "2g"
@@ -80,7 +80,7 @@ class MemoryLimits(_Section):
 
 
 class Cluster(_Section):
-    """A cluster file: all machines, and what is common to them.
+    """A cluster file: all machines, and their common settings.
 
     Attributes:
         name: prefix of containers and volumes.
@@ -88,11 +88,11 @@ class Cluster(_Section):
         redis_image: the image of Redis.
         head: name of the host that runs Redis, parameter server and dispatcher.
         tls: whether every channel is encrypted and asks for certificate and token, and Redis for a password.
-        certificates: folder of all that, relative to the file; what is missing in it is made.
+        certificates: folder of these files, relative to the cluster file; missing files are made.
         code: folder of models of one's own, relative to the file, which every worker gets; none: there is none.
         hosts: the machines.
         ports: of the services.
-        memory: limits of the containers on the head; those of workers are their hosts'.
+        memory: limits of the containers on the head; a worker's limit is its host's.
     """
 
     name: str = Field("esd", pattern=r"^[a-z0-9][a-z0-9_-]*$")

@@ -27,16 +27,16 @@ class Container:
 
     Attributes:
         host: where it runs.
-        service: what it is; its name is that of the cluster and this.
+        service: its service; the container's name is made of the cluster's name and this.
         image: with tag.
         user: numeric.
-        command: what it runs.
+        command: its command.
         environment: of the service.
-        memory: what it may take, as engines write it.
+        memory: its limit, as engines write it.
         health: the command that finds out how it is.
         health_seconds: between two calls of it. A call starts a process, and takes half a second of a small processor.
         volumes: name of the volume by its place.
-        files: what it reads, by folder: in FILES certificate, key, token and password, in CODE the models of one's own.
+        files: its files by folder: in FILES certificate, key, token and password, in CODE the models of one's own.
         gpu: whether it needs one.
     """
 
@@ -188,7 +188,7 @@ def _secret_files(service: str, secrets: Mapping[str, Files] | None) -> dict[str
 
 
 def _secured(prefix: str, secrets: Mapping[str, Files] | None) -> dict[str, str]:
-    """Returns the settings of a service with its own files; what its callers may do follows from their names."""
+    """Returns the settings of a service with its own files; the rights of its callers follow from their names."""
     if not secrets:
         return {}
     return {

@@ -48,7 +48,7 @@ class Engines:
         self._clients = clients
 
     def start(self, containers: Sequence[Container]) -> None:
-        """Starts those of the containers that do not run as described; in their order on each host, and hosts at once.
+        """Starts the containers that do not run as described; in their order on each host, and hosts at once.
 
         Raises:
             FailedPrecondition: an image is neither on a host nor here; a host has another thing in the way.
@@ -83,7 +83,7 @@ class Engines:
             client.containers.run(name=name, **_arguments(self._cluster, container, image, filled))
 
     def found(self) -> list[Found]:
-        """Returns all containers of the cluster, whatever their state."""
+        """Returns all containers of the cluster, in any state."""
         return [
             Found(
                 name,
@@ -142,9 +142,9 @@ class Engines:
             carrier.remove()
 
     def _provide_image(self, client: docker.DockerClient, container: Container) -> str:
-        """Copies an image from this machine's engine to a host that lacks it; returns what the host calls it.
+        """Copies an image from this machine's engine to a host that lacks it; returns its name on the host.
 
-        That is the image's id where it is named by a digest, which an engine knows of what it has pulled only.
+        That is the image's id where it is named by a digest, which an engine knows of pulled images only.
         """
         with suppress(ImageNotFound):
             client.images.get(container.image)
@@ -217,7 +217,7 @@ def _archive(files: Files, owner: str) -> bytes:
 
 
 def _arguments(cluster: Cluster, container: Container, image: str, filled: Mapping[str, str]) -> dict[str, Any]:
-    """Returns what the engine is asked for, with the same restraints as in docker-compose.yml.
+    """Returns the arguments of the request to the engine, with the same restraints as in docker-compose.yml.
 
     `filled` names the volume that has the container's files of each folder.
     """

@@ -1,8 +1,8 @@
 """Finds out which of a service's replicas this container is, and where the others reach it.
 
-Compose gives all replicas of a service the same environment, so what differs between workers, the speed of their
-links, is picked from a list by the container's number. The engine's DNS knows that number: it is part of the name
-that belongs to the container's address. A swarm's DNS does not, but a swarm can tell each container by a variable.
+Compose gives all replicas of a service the same environment, so the speed of a worker's link is
+picked from a list by the container's number. The engine's DNS knows that number: it is part of the name that belongs to
+the container's address. A swarm's DNS does not, but a swarm can pass it to each container in a variable.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def worker_name(host: Host) -> str:
 
 
 def provide_secrets(cluster: Cluster) -> dict[str, Files]:
-    """Makes what is missing of a cluster's secrets, and returns the files of every service by its name.
+    """Makes the missing secrets of a cluster, and returns the files of every service by its name.
 
     A service gets its own certificate and key, the authority's certificate and the token. The authority's key stays in
     the folder `authority` on this machine.

@@ -49,7 +49,7 @@ async def drive(
 
     Args:
         client: of the dispatcher.
-        job: what to train.
+        job: the job.
         batches: the sample stream, in training order; each iteration over it begins at the first sample.
         listener: gets `Progressed` with every state of the job; `Resumed`, `Checkpointed`, `Retrying`, `NotCancelled`
             and `AlreadyTrained` when they happen.
@@ -85,7 +85,7 @@ async def drive(
 
 
 class _Watcher:
-    """Reports what changes from one state of a job to the next."""
+    """Reports the changes from one state of a job to the next."""
 
     def __init__(self, job: JobSpec, listener: Listener) -> None:
         self._job = job
@@ -125,7 +125,7 @@ async def _drive_once(
     seen: Callable[[JobState], None],
     listener: Listener,
 ) -> JobState:
-    """Does what `drive` does on one dispatcher.
+    """Runs a job to its end on one dispatcher.
 
     Raises:
         NotFound: the dispatcher no longer knows the job; it was started again.
@@ -171,7 +171,7 @@ async def _until_over(
 
 
 async def _cancel(client: AsyncDispatcherClient, job: JobSpec, reason: str, listener: Listener) -> None:
-    """Ends the job as far as the dispatcher can be reached; whatever made the driver stop counts more than that."""
+    """Ends the job if the dispatcher can be reached. A failure is reported only: the driver's own error counts more."""
     try:
         async with asyncio.timeout(_CANCEL_SECONDS):
             await client.cancel_job(job.name, reason)

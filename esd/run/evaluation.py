@@ -62,9 +62,9 @@ class Evaluator:
         await run_in(self._thread, _try_model, self._job)
 
     async def evaluate(self, checkpoint: int = 0) -> tuple[Quality, ...]:
-        """Returns the figures of the model at a checkpoint, or of the one that is there when nobody trains (0).
+        """Returns the figures of the model at a checkpoint, or of the finished model (0).
 
-        They are by label, in the job's order.
+        The figures are by label, in the job's order.
 
         Raises:
             FailedPrecondition, NotFound: the checkpoint is not kept.
@@ -100,7 +100,7 @@ class Evaluator:
 
 
 class _OfLabel:
-    """What all held-out samples say of one label."""
+    """The figures of one label over all held-out samples."""
 
     def __init__(self) -> None:
         self._histogram = ScoreHistogram()

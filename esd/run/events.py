@@ -1,4 +1,4 @@
-"""What a run reports while it trains, as values for a listener; the text of each is a line for people.
+"""The events of a run, as values for a listener; the text of each is a line for people.
 
     def listener(event: Event) -> None:
         match event:

@@ -31,11 +31,11 @@ async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAI
 
     The file holds `ids` uint64 [R] ascending, `rows` float32 [R, D], `versions` int64 [R], how often each row was
     trained in its present life, and each dense parameter as `dense/NAME`. With several tables the first three are there
-    for each of them, as `TABLE/ids` and so on. `model` is a text that says what the model is, its features, labels and
-    tables included (services/wire/trained_models.py).
+    for each of them, as `TABLE/ids` and so on. `model` is a text that describes the model with its features, labels and
+    tables (services/wire/trained_models.py).
 
     Raises:
-        FailedPrecondition: the rows are not those of the job's last checkpoint; the store has lost or changed some.
+        FailedPrecondition: the rows differ from the job's last checkpoint; the store has lost or changed some.
     """
     async with AsyncExitStack() as stack:
         servers = [
@@ -71,7 +71,7 @@ async def _columns_of(table: TableSpec, servers: Sequence[ParameterServerConnect
 
 
 def _check_complete(shard: int, stored: StoredState, blocks: Sequence[RowBlock]) -> None:
-    """Compares what a shard has sent with its last checkpoint, which a job that takes any ends with."""
+    """Compares the rows of a shard with its last checkpoint, with which a job that takes checkpoints ends."""
     if not stored.checkpoint:
         return
     rows = sum(len(block) for block in blocks)

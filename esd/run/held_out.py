@@ -4,8 +4,8 @@ Every so many iterations the job takes a checkpoint, and the model is scored as 
 Training never gets further ahead than to the next evaluation but one: the stream waits there. So every evaluation
 happens, its checkpoint is still kept then, and where a run stops early is a function of the stream.
 
-What was found is recorded with the dispatcher, which keeps it with the job's checkpoints. A driver that is started
-again begins with that, and evaluates what is missing: it stops where one that was never interrupted would have.
+The dispatcher records the figures and keeps them with the job's checkpoints. A driver that is started again begins with
+them, and makes the missing evaluations: it stops at the iteration at which an undisturbed driver would have stopped.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class HeldOut:
     """The evaluations of one run. Belongs to an event loop; call `seen` with every state, and `finish` in the end.
 
     Args:
-        job: what is trained. It takes a checkpoint every `every` iterations.
+        job: the job. It takes a checkpoint every `every` iterations.
         evaluator: scores the samples.
-        client: of the dispatcher, which keeps what was found.
+        client: of the dispatcher, which keeps the figures.
         every: iterations between evaluations; 0: there is one at the end only.
         early_stop: ends the run; None: nothing does.
         listener: gets each evaluation, and why one is missing.
@@ -93,7 +93,7 @@ class HeldOut:
                     await self._changed.wait()
 
     def seen(self, state: JobState) -> None:
-        """Begins the next evaluation if its checkpoint is there, and records what the dispatcher does not know."""
+        """Begins the next evaluation if its checkpoint exists, and records evaluations that the dispatcher lacks."""
         if not self._begun:
             self._begin(state)
         self._record_unknown(state)
@@ -117,7 +117,7 @@ class HeldOut:
         await self._record(self.evaluations[-KEPT_EVALUATIONS:])
 
     async def aclose(self) -> None:
-        """Gives up what is not done."""
+        """Cancels an evaluation that is not done, and ends the thread."""
         tasks = [task for task in (self._running, self._recording) if task is not None]
         for task in tasks:
             task.cancel()
@@ -125,7 +125,7 @@ class HeldOut:
         self._evaluator.close()
 
     def _begin(self, state: JobState) -> None:
-        """Takes over what an earlier driver of the job has found."""
+        """Takes over the evaluations of an earlier driver of the job."""
         self._begun = True
         if not self._every:
             return
@@ -150,7 +150,7 @@ class HeldOut:
             self._recording = asyncio.create_task(self._record(unknown), name="record")
 
     async def _record(self, evaluations: Sequence[Evaluation]) -> None:
-        """Tells the dispatcher. What it refuses ends nothing: training goes on, and so do evaluations."""
+        """Records evaluations with the dispatcher. A refusal ends nothing: training and evaluations continue."""
         try:
             await repeated(
                 lambda: self._client.record_evaluations(self._job.name, evaluations), _PATIENCE_SECONDS, on=AWAY

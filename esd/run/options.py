@@ -1,4 +1,4 @@
-"""The options of one run, as plain values, and what they mean together."""
+"""The options of one run, as plain values, and their meaning together."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class RunOptions:
     checkpoints_kept: int = 2
 
     def __post_init__(self) -> None:
-        """Checks the numbers. What a text says is checked with the data, by `job` and the methods below."""
+        """Checks the numbers. Texts are checked when they are read, by `job` and the methods below."""
         for field, (least, most) in LIMITS.items():
             value = getattr(self, field)
             if value is not None and not least <= value <= (math.inf if most is None else most):
@@ -182,7 +182,7 @@ class RunOptions:
 
     @property
     def data_name(self) -> str:
-        """The job's name, of which a table's may be made: that of the reader, or of the schema's file."""
+        """The job's name, from which a table's name may be made: the name of the reader, or of the schema's file."""
         return self.data.partition(":")[0] if self.schema is None else name_of(self.schema)
 
     def worker_samples(self) -> tuple[int, ...]:
@@ -261,11 +261,11 @@ class RunOptions:
         return parse_schedule(self.dense_lr_schedule, iterations, "--dense-lr-schedule")
 
     def open(self, batch_size: int) -> Dataset:
-        """Opens what is trained of the data, with all its epochs, in batches of up to `batch_size` samples."""
+        """Opens the trained part of the data, with all its epochs, in batches of up to `batch_size` samples."""
         return self.open_parts(batch_size)[0]
 
     def open_parts(self, batch_size: int) -> tuple[Dataset, Dataset | None]:
-        """Opens the data once: what is trained of it, with all its epochs, and what --holdout keeps back, if anything.
+        """Opens the data once: the trained part with all its epochs, and the part that --holdout keeps back, if any.
 
         Both come in batches of up to `batch_size` samples.
         """
@@ -291,7 +291,7 @@ class RunOptions:
     def cache_size(self, dataset: Dataset) -> int:
         """Returns the rows of one worker's cache. Counts the data set's ids if the cache is a share of them.
 
-        Where nobody says how large it is, it holds what the samples of one iteration may need: of little data, too.
+        Without an option it holds the rows that the samples of one iteration may need: of little data, too.
         """
         if self.cache_rows is not None:
             if self.cache_ratio is not None:

@@ -84,7 +84,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
 
 
 def _held_out(evaluation: Evaluation, labels: Sequence[str]) -> Result:
-    """The figures of the first label, with the loss that is trained; those of each label, where there are several."""
+    """The figures of the first label, with the loss that is trained; where there are several labels, also by label."""
     return asdict(evaluation.quality) | _by_label(labels, evaluation.labels)
 
 

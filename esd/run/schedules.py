@@ -14,7 +14,7 @@ def parse_schedule(text: str, iterations: int | None, option: str = "--lr-schedu
     Args:
         text: parts with commas between them: `warm-up:500,cosine:20000:0.1`.
         iterations: of the whole run, if they are known.
-        option: what it was given as, for messages.
+        option: the option that has the text, for messages.
 
     Raises:
         InvalidArgument: it is none, or says a thing twice, or a cosine has no end.

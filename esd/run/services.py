@@ -101,7 +101,7 @@ Spawn = Callable[[Mapping[str, str], int], Coroutine[Any, Any, Process]]  # envi
 
 
 def spawn_module(module: str) -> Spawn:
-    """Returns what starts `python -m MODULE`."""
+    """Returns a function that starts `python -m MODULE`."""
 
     async def spawn(environment: Mapping[str, str], log: int) -> Process:
         return await asyncio.create_subprocess_exec(
@@ -118,11 +118,11 @@ def spawn_module(module: str) -> Spawn:
 
 @contextlib.contextmanager
 def held_address() -> Iterator[str]:
-    """Draws `host:port` of this machine for a service, and keeps everybody else from the port until the block ends.
+    """Draws `host:port` of this machine for a service, and reserves the port until the block ends.
 
-    A port that a service draws itself is anybody's while the service is away, and then it cannot come back. Linux lets
-    a second socket listen at an address that the first one has and does not listen at, and gives its port to nobody
-    who asks for any. Other systems may not, so there the port is drawn, and not held.
+    Another program may take a port that a service drew itself, while the service is away, and then the service cannot
+    come back. Linux lets a second socket listen at an address that the first socket has and does not listen at, and
+    gives the port to no program that asks for any port. On other systems the port is drawn, and not reserved.
     """
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

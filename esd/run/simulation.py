@@ -45,7 +45,7 @@ def simulate_run(
         chosen: the options. Links have the speeds that they name, and a decision takes the time that it needs.
         trace: the stream, uint64 [N, F], instead of the data set that the options name.
         assignments: the worker of every sample, int32 [iterations, k], instead of a mechanism.
-        sample_seconds: [n], what each worker computes per sample; nothing by default.
+        sample_seconds: [n], computing time of each worker per sample; none by default.
         alternative: the protocol that is charged in place of the job's own.
         dims: values per row by field, as `--dims`.
     """
@@ -122,7 +122,7 @@ def replay_run(chosen: RunOptions, log: Path) -> Result:
 
 
 def _fit(chosen: RunOptions, assignments: NDArray[np.int32]) -> RunOptions:
-    """Takes what was not given from the table: iterations from its rows, the global batch from its columns."""
+    """Takes missing options from the table: iterations from its rows, the global batch from its columns."""
     rows, samples = assignments.shape
     if chosen.iterations is not None and chosen.iterations > rows:
         raise InvalidArgument(f"--iterations {chosen.iterations} are more than the {rows} rows of --assignments")

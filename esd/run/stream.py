@@ -29,7 +29,7 @@ class TrainingStream:
         dataset: where they come from.
         limit: how many of them are trained; None for all.
         batch_size: samples per iteration.
-        held_back: those of the same data that are not trained but judge the model (--holdout); None: there are none.
+        held_back: samples of the same data that are not trained but judge the model (--holdout); None without any.
     """
 
     dataset: Dataset
@@ -104,7 +104,7 @@ class SimulatedStream:
     """A stream that can be read more than once.
 
     Attributes:
-        features: the F features; those of a trace have numbers for names, 0 to F - 1.
+        features: the F features; the names of a trace's features are numbers, 0 to F - 1.
         dense_features: d.
         labels: names of the L labels.
         cache_rows: of each worker, as the options say.
@@ -123,7 +123,7 @@ class SimulatedStream:
 
 
 def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> SimulatedStream:
-    """Opens the stream that the options describe, or that of a trace, uint64 [N, F], if there is one."""
+    """Opens the stream that the options describe, or the stream of a trace, uint64 [N, F], if there is one."""
     if trace is not None:
         size = sum(chosen.worker_samples())
         limit = None if chosen.iterations is None else chosen.iterations * size

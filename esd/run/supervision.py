@@ -23,8 +23,8 @@ class Supervisor:
 
     Attributes:
         parameter_servers: in shard order.
-        dispatcher: the one of the cluster.
-        workers: those that are looked after; a worker that has ended well is done.
+        dispatcher: the cluster's dispatcher.
+        workers: the workers; a worker that has ended well is done.
     """
 
     parameter_servers: Sequence[ServiceProcess]
@@ -112,7 +112,7 @@ class Supervisor:
 def pauses_between_restarts() -> Iterator[float]:
     """Yields the seconds to wait before a service is started once more: none at first, then longer ones.
 
-    What it needs to start may be away itself, such as Redis, and come back meanwhile.
+    A service that it needs, such as Redis, may be away, too, and come back meanwhile.
     """
     yield 0.0
     pause = _FIRST_PAUSE_SECONDS

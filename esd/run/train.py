@@ -54,7 +54,7 @@ class TrainedRun:
     """A run that has ended.
 
     Attributes:
-        job: what was trained.
+        job: the job that was trained.
         state: the last state of the job.
         evaluations: of the held-out samples, in order; those that an earlier driver of the job made come first.
     """
@@ -89,7 +89,7 @@ async def train(
     Cancelling it ends the job and the services. It works within a running event loop, in any thread.
 
     Args:
-        options: what to train, and how.
+        options: the data, the model and the way of training.
         listener: gets the events of the run (esd.run.events).
         store: where the rows are: `memory`, or the URL of a Redis.
         shards: number of parameter-server processes.
@@ -97,7 +97,7 @@ async def train(
             directory that stays if the run fails.
         table: name of the first table; None: `embeddings`. A table that holds a checkpoint of this job is resumed.
         checkpoint_dir: with the memory store, where checkpoints are kept.
-        decision_log: file that takes what plans depend on besides the samples.
+        decision_log: file that takes everything that plans depend on besides the samples.
         continue_from: table of an earlier run, whose model is trained on; in place of `table`.
 
     Raises:
@@ -149,7 +149,7 @@ async def train_attached(
     """Trains once on services that run already. Nothing is started or stopped.
 
     Args:
-        options: what to train; links and caches are those that the workers bring.
+        options: the data, the model and the way of training; links and caches are the workers' own.
         listener: gets the events of the run (esd.run.events).
         dispatcher: `host:port`, reached from here.
         parameter_servers: `host:port` of every shard, in shard order and separated by commas, as the workers reach
@@ -187,7 +187,7 @@ class PreparedRun:
     """A run whose options were checked and whose data are open: it can be trained on any cluster.
 
     Attributes:
-        options: what to train, and how.
+        options: the data, the model and the way of training.
         stream: the samples, in training order.
         held_out: samples that judge the model; None: there are none.
         job: the job, with the parameter servers that were known.
@@ -205,9 +205,9 @@ def prepare(
     """Opens the data of a run, and checks its options against them. This may read all of the data.
 
     Args:
-        options: what to train, and how.
+        options: the data, the model and the way of training.
         table: name of the first table.
-        parameter_servers: `host:port` of every shard, in shard order; `train_on` takes those of its cluster instead.
+        parameter_servers: `host:port` of every shard, in shard order; `train_on` replaces them by its cluster's.
 
     Raises:
         InvalidArgument: an option is wrong, or does not fit another one or the data.

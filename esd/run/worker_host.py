@@ -32,7 +32,7 @@ def end_of(log: Path) -> str:
 
 
 class Process(Protocol):
-    """What is used of a process, whoever its parent is; asyncio's are such processes."""
+    """The part of a process that this package uses; asyncio's processes have it, and forks of the host."""
 
     @property
     def pid(self) -> int:
@@ -40,7 +40,7 @@ class Process(Protocol):
 
     @property
     def stdout(self) -> asyncio.StreamReader | None:
-        """What it writes to its standard output."""
+        """Its standard output."""
 
     @property
     def returncode(self) -> int | None:
@@ -65,7 +65,7 @@ class ForkedProcess:
     Args:
         pid: its number.
         stdin: the end of the pipe that is its standard input, closed when it ends; None if it is closed already.
-        stdout: what it writes to its standard output.
+        stdout: its standard output.
         control: to the host.
     """
 
@@ -108,7 +108,7 @@ class ForkedProcess:
 
 @dataclass(slots=True)
 class _Asked:
-    """A fork that was asked for: its pipes, and whom to tell."""
+    """A requested fork: its pipes, and the future that gets the process."""
 
     stdin: int | None
     stdout: asyncio.StreamReader
@@ -173,7 +173,7 @@ class WorkerHost:
         return await self._fork(_WORKER, arguments, environment, log)
 
     async def close(self) -> None:
-        """Ends the host, and with it whatever children are left."""
+        """Ends the host, and with it all children that are left."""
         if self._control is not None:
             self._disconnect()
         if self._process is not None:

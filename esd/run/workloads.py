@@ -9,7 +9,7 @@ def parse_workloads(text: str, workers: int, batch: int | None) -> tuple[int, ..
     """Reads the samples of each worker, `96,96,32,32`.
 
     Args:
-        text: what was given.
+        text: the text of the option.
         workers: how many there are.
         batch: samples per worker in the mean, if they were given, too.
 

@@ -18,7 +18,7 @@ Watch = Callable[[LocalCluster, JobState], None]
 
 
 def print_event(event: Event) -> None:
-    """Prints what a person should read on standard error, as the command does."""
+    """Prints an event on standard error, as the command does, unless it only shows progress."""
     if not isinstance(event, Progressed):
         sys.stderr.write(f"{event}\n")
 
