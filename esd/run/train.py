@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from esd.data import Dataset
 from esd.data.hot_batches import HotBatches
@@ -32,21 +30,16 @@ from esd.run.events import (
 from esd.run.export import export_model
 from esd.run.held_out import watched
 from esd.run.options import TABLE, RunOptions
+from esd.run.prepare import PreparedRun, check_address, in_thread, prepare
 from esd.run.results import Result, training_result
-from esd.run.stream import TrainingStream, held_out_samples, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import Evaluation, JobState
-from esd.services.runtime.leavable_thread import LeavableThread
 from esd.services.runtime.retry import AWAY, repeated
 from esd.services.runtime.security import PLAINTEXT, Credentials
-from esd.services.runtime.settings import split_address
 
 RESTARTS = 5  # of all services of one run together
-_NOT_STARTED = "not started"  # the address of parameter servers that will be started
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +111,7 @@ async def train(
         check_job(prepared.job, cache_rows)
         return prepared, cache_rows
 
-    prepared, cache_rows = await _in_thread(prepare_local)
+    prepared, cache_rows = await in_thread(prepare_local)
     with _log_directory(out) as logs:
         async with LocalCluster(
             worker_links=options.bandwidths(),
@@ -131,7 +124,7 @@ async def train(
             job=prepared.job,
         ) as cluster:
             run = await train_on(cluster, prepared, listener, out=out, continued=continue_from is not None)
-    report_reading(prepared.stream.dataset, listener)
+    _report_reading(prepared.stream.dataset, listener)
     return run
 
 
@@ -164,7 +157,7 @@ async def train_attached(
     """
 
     def prepare_attached() -> PreparedRun:
-        _check_address("--dispatcher", dispatcher)
+        check_address("--dispatcher", dispatcher)
         named = next((name for name in (continue_from, table) if name is not None), None)
         new = f"{options.data_name}-{uuid.uuid4().hex[:8]}" if named is None else named
         addresses = tuple(address.strip() for address in parameter_servers.split(","))
@@ -173,61 +166,13 @@ async def train_attached(
             out.mkdir(parents=True, exist_ok=True)
         return prepared
 
-    prepared = await _in_thread(prepare_attached)
+    prepared = await in_thread(prepare_attached)
     job = prepared.job if continue_from is None else await going_on(prepared.job, credentials)
     listener(Started(job.table.name, job.first_iteration, prepared.stream.iterations))
     async with AsyncDispatcherClient(dispatcher, credentials=credentials) as client:
         run = await _train_to_the_end(client, prepared, job, listener, out, credentials)
-    report_reading(prepared.stream.dataset, listener)
+    _report_reading(prepared.stream.dataset, listener)
     return run
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedRun:
-    """A run whose options were checked and whose data are open: it can be trained on any cluster.
-
-    Attributes:
-        options: the data, the model and the way of training.
-        stream: the samples, in training order.
-        held_out: samples that judge the model; None: there are none.
-        job: the job, with the parameter servers that were known.
-    """
-
-    options: RunOptions
-    stream: TrainingStream
-    held_out: Dataset | None
-    job: JobSpec
-
-
-def prepare(
-    options: RunOptions, *, table: str = TABLE, parameter_servers: tuple[str, ...] = (_NOT_STARTED,)
-) -> PreparedRun:
-    """Opens the data of a run, and checks its options against them. This may read all of the data.
-
-    Args:
-        options: the data, the model and the way of training.
-        table: name of the first table.
-        parameter_servers: `host:port` of every shard, in shard order; `train_on` replaces them by its cluster's.
-
-    Raises:
-        InvalidArgument: an option is wrong, or does not fit another one or the data.
-        NotFound: the data are not there.
-    """
-    stream = training_stream(options)
-    held_out = held_out_samples(options, stream)
-    for address in parameter_servers:
-        if address != _NOT_STARTED:
-            _check_address("--parameter-servers", address)
-    job = options.job(
-        features=stream.dataset.features,
-        labels=stream.dataset.labels,
-        dense_features=len(stream.dataset.dense_features),
-        parameter_servers=parameter_servers,
-        stream=stream.dataset.fingerprint,
-        table=table,
-        iterations=stream.iterations,
-    )
-    return PreparedRun(options, stream, held_out, job)
 
 
 async def train_on(
@@ -300,28 +245,12 @@ def _with_epochs(listener: Listener, prepared: PreparedRun, job: JobSpec) -> Lis
     return with_epochs
 
 
-def report_reading(dataset: Dataset, listener: Listener) -> None:
+def _report_reading(dataset: Dataset, listener: Listener) -> None:
     """Reports how the samples of a run were read, once it is over."""
     if dataset.skipped:
         listener(SamplesSkipped(dataset.skipped))
     if isinstance(dataset, HotBatches):
         listener(HotBatchesMade(dataset.hot_batches))
-
-
-async def _in_thread(function: Callable[[], T]) -> T:
-    """Makes a call that may read for a long time, or for ever; a caller that is cancelled does not wait for it."""
-    thread = LeavableThread("esd-prepare")
-    try:
-        return await asyncio.wrap_future(thread.submit(function))
-    finally:
-        thread.end()
-
-
-def _check_address(option: str, address: str) -> None:
-    try:
-        split_address(address)
-    except ValueError as error:
-        raise InvalidArgument(f"{option}: {error}") from None
 
 
 @contextmanager

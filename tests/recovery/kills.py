@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from esd.dispatcher.core.sync.flush_ahead import LOOKAHEAD
-from esd.run import train
+from esd.run import prepare
 from esd.run.cluster import LocalCluster
 from esd.run.options import RunOptions
 from esd.run.services import ServiceProcess
@@ -98,7 +98,7 @@ def interrupted_run(options: RunOptions, interruption: Interruption, **where: An
         return HeldBack(stream.dataset, stream.limit, stream.batch_size, stream.held_back, ahead, interruption)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "training_stream", held_back)
+        patch.setattr(prepare, "training_stream", held_back)
         return training.run(options, watch=interruption, **where)
 
 

@@ -14,7 +14,8 @@ import pytest
 from esd.run.cluster import LocalCluster
 from esd.run.events import Checkpointed, Ended, EpochTrained, Evaluated, Event, Progressed, Resumed, Started
 from esd.run.options import RunOptions
-from esd.run.train import prepare, train, train_on
+from esd.run.prepare import prepare
+from esd.run.train import train, train_on
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.state import JobPhase
 
