@@ -32,5 +32,10 @@ def hybrid_dis(
 
     Raises:
         InvalidArgument: an argument violates the limits above; the message names the value.
+
+    Example:
+        >>> costs = [[1, 5], [2, 9], [4, 4]]  # of 3 samples at 2 workers
+        >>> esd.hybrid_dis(costs, capacities=[2, 1]).assignment.tolist()
+        [0, 0, 1]
     """
     return decide(costs, capacities, alpha, criterion, get_solver(solver))

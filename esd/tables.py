@@ -42,6 +42,12 @@ def read(
     Raises:
         NotFound: the file does not exist, or pyarrow is not installed.
         InvalidArgument: a file or the frame does not fit the schema, or `batch_size` or `skip_bad` is too small.
+
+    Example:
+        >>> schema = esd.Schema(label="clicked", ids=("user", "item"), dense=("price",))
+        >>> for batch in esd.read("events.csv", schema):
+        ...     print(len(batch), batch.fields, batch.dense.ravel().tolist())
+        2 2 [1.5, 3.0]
     """
     reader = table_reader()
     if not isinstance(schema, Schema | str | Path):

@@ -29,6 +29,11 @@ class Id:
         column: its name.
         table: the table of its rows; None: the job's first one. Columns of one named table share the rows of equal
             values; without a name, every column has rows of its own.
+
+    Example:
+        >>> shared = esd.Id("item", table="items"), esd.Id("last_item", table="items")
+        >>> esd.Schema(label="clicked", ids=("user", *shared)).ids[1]
+        Id(column='item', table='items')
     """
 
     column: str
@@ -49,6 +54,10 @@ class IdList:
         table: as of `Id`.
         longer: what becomes of a longer list: `refuse`, or `cut` to the first `max` values.
         separator: between the values, where the column is a text.
+
+    Example:
+        >>> esd.IdList("genres", max=8, pool="mean", longer="cut", separator=",").column
+        'genres'
     """
 
     column: str
@@ -77,6 +86,10 @@ class TableOptions:
         dim: values per row.
         optimizer: `sgd`, `adagrad` or `adam`.
         learning_rate: of the optimizer.
+
+    Example:
+        >>> esd.TableOptions(dim=8, optimizer="adam", learning_rate=0.001).dim
+        8
     """
 
     dim: int | None = None
@@ -113,6 +126,11 @@ class Schema:
     Raises:
         InvalidArgument: something is of another kind than above; a column is named twice, or in a place that needs it
             elsewhere, too.
+
+    Example:
+        >>> schema = esd.Schema(label="clicked", ids=("user", "item"), dense=("price",), log=("price",))
+        >>> [each.column for each in schema.id_columns]
+        ['user', 'item']
     """
 
     label: str | tuple[str, ...]

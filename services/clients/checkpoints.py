@@ -51,6 +51,17 @@ class CheckpointClient:
     Args:
         server: the connection, which is one dispatcher to the server where it begins epochs.
         table: the table.
+
+    Example:
+        >>> table = esd.TableSpec("items", dimension=16, optimizer=esd.OptimizerSpec(), seed=0, init_scale=0.01)
+        >>> async def read_state():
+        ...     async with esd.ParameterServerConnection("127.0.0.1:50052") as server:
+        ...         checkpoints = esd.CheckpointClient(server, table)
+        ...         await checkpoints.create_table()
+        ...         return await checkpoints.get_checkpoint()
+        >>> state = asyncio.run(read_state())
+        >>> state.checkpoint, state.finished
+        (0, False)
     """
 
     def __init__(self, server: ParameterServerConnection, table: TableSpec) -> None:

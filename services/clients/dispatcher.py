@@ -46,6 +46,11 @@ class DispatcherClient:
         credentials: for a dispatcher that uses TLS or asks for a token, such as
             `Credentials.load()`.
         caller: a name for the dispatcher's log.
+
+    Example:
+        >>> with esd.DispatcherClient("127.0.0.1:50051") as dispatcher:
+        ...     dispatcher.hybrid_dis([[1, 5], [2, 9], [4, 4]], [2, 1]).assignment.tolist()
+        [0, 0, 1]
     """
 
     def __init__(

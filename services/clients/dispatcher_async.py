@@ -54,6 +54,13 @@ class AsyncDispatcherClient:
     `esd.services.clients.dispatcher.DispatcherClient` has the same methods and documents them: arguments, results and
     errors are the same. A stream of samples may be an asynchronous iterable here; a blocking iterable is
     read in a thread. A client belongs to the event loop in which it was made.
+
+    Example:
+        >>> async def read_state():
+        ...     async with esd.AsyncDispatcherClient("127.0.0.1:50051") as dispatcher:
+        ...         return await dispatcher.describe()
+        >>> asyncio.run(read_state()) is None  # the dispatcher has no job
+        True
     """
 
     def __init__(

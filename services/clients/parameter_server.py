@@ -60,6 +60,14 @@ class ParameterServerConnection:
         traffic: as above.
         timeout: as above.
         claimant: identifies this connection as one dispatcher where it begins epochs.
+
+    Example:
+        >>> table = esd.TableSpec("items", dimension=16, optimizer=esd.OptimizerSpec(), seed=0, init_scale=0.01)
+        >>> async def create():
+        ...     async with esd.ParameterServerConnection("127.0.0.1:50052") as server:
+        ...         return await server.create_table(table)
+        >>> asyncio.run(create())
+        True
     """
 
     def __init__(

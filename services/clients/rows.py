@@ -51,6 +51,17 @@ class RowClient:
 
     Attributes:
         table: as above.
+
+    Example:
+        >>> table = esd.TableSpec("items", dimension=16, optimizer=esd.OptimizerSpec(), seed=0, init_scale=0.01)
+        >>> rows = np.empty((2, table.row_width), np.float32)
+        >>> async def pull(ids, versions):
+        ...     async with esd.ParameterServerConnection("127.0.0.1:50052") as server:
+        ...         await server.create_table(table)
+        ...         await esd.RowClient([server], table).pull(ids, versions, rows)
+        >>> asyncio.run(pull(np.array([7, 9], np.uint64), np.array([0, 0])))
+        >>> bool((abs(rows) <= 0.01).all())
+        True
     """
 
     def __init__(

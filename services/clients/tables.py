@@ -27,6 +27,18 @@ class TableClient:
 
     Attributes:
         table: as above.
+
+    Example:
+        Rows that were never trained have version 0 and their initial values:
+
+        >>> table = esd.TableSpec("items", dimension=16, optimizer=esd.OptimizerSpec(), seed=0, init_scale=0.01)
+        >>> async def look_up(ids):
+        ...     async with esd.ParameterServerConnection("127.0.0.1:50052") as server:
+        ...         await server.create_table(table)
+        ...         return await esd.TableClient([server], table).look_up(ids)
+        >>> versions, values = asyncio.run(look_up(np.array([7, 9], np.uint64)))
+        >>> versions.tolist(), values.shape
+        ([0, 0], (2, 16))
     """
 
     def __init__(self, servers: Sequence[ParameterServerConnection], table: TableSpec) -> None:

@@ -38,6 +38,25 @@ class SampleBatch:
         lengths: uint16 [k, F], number of ids of each feature in each sample; None: exactly one of each, so N = k F.
         weights: float32 [k], factor of each sample's loss; None: 1.
         groups: uint64 [k], group of each sample, such as its user; None: samples have no groups.
+
+    Example:
+        Two samples of two features with one id each, one dense feature and one label:
+
+        >>> batch = esd.SampleBatch.of_fields(
+        ...     np.array([[11, 21], [12, 21]], np.uint64), np.zeros((2, 1), np.float32), np.array([1, 0], np.float32)
+        ... )
+        >>> len(batch), batch.fields
+        (2, 2)
+        >>> batch[:1].ids.tolist()
+        [11, 21]
+
+        The same with a list as second feature, of two ids in the first sample and none in the second:
+
+        >>> lists = esd.SampleBatch(
+        ...     np.array([11, 21, 22, 12], np.uint64), batch.dense, batch.labels, np.array([[1, 2], [1, 0]], np.uint16)
+        ... )
+        >>> lists.ids_of_feature(1).tolist()
+        [21, 22]
     """
 
     ids: NDArray[np.uint64]

@@ -15,7 +15,12 @@ _LONGEST_NAME = 256  # characters
 
 
 class Pooling(Enum):
-    """The form in which a model receives the rows of a feature. The value is the name in schemas."""
+    """The form in which a model receives the rows of a feature. The value is the name in schemas.
+
+    Example:
+        >>> esd.Pooling("mean") is esd.Pooling.MEAN
+        True
+    """
 
     ONE = "one"  # the row of exactly one id
     SUM = "sum"  # the sum of the rows of any number of ids; zeros without ids
@@ -32,6 +37,14 @@ class Feature:
         table: number of its table.
         pooling: the form in which a model receives its rows.
         max_length: the most ids of it that a sample may have, 1..65,535; 1 with pooling ONE.
+
+    Example:
+        >>> esd.Feature("genres", pooling=esd.Pooling.MEAN, max_length=8).max_length
+        8
+        >>> esd.Feature("genres", max_length=8)
+        Traceback (most recent call last):
+        ...
+        esd.services.domain.errors.InvalidArgument: feature 'genres' has at most 8 ids per sample and no pooling: ...
     """
 
     name: str

@@ -65,6 +65,11 @@ class HybridResult:
             decision.
         gap: cost of the exact solver's part less its dual bound; 0 proves it optimal.
         seconds: wall time in the solver.
+
+    Example:
+        >>> result = esd.hybrid_dis([[1, 5], [2, 9], [4, 4]], capacities=[2, 1])
+        >>> result.assignment.tolist(), result.cost, result.gap
+        ([0, 0, 1], 7, 0.0)
     """
 
     assignment: NDArray[np.int32]

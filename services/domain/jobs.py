@@ -27,7 +27,13 @@ MAX_TABLES = 16
 
 
 class Criterion(Enum):
-    """Which rows of the cost matrix go to the exact solver (ESD §4.3): those with the largest value."""
+    """Which rows of the cost matrix go to the exact solver (ESD §4.3): those with the largest value.
+
+    Example:
+        >>> costs = [[1, 9, 5], [1, 2, 5]]
+        >>> esd.hybrid_dis(costs, [1, 1, 0], alpha=0.5, criterion=esd.Criterion("row-mean")).assignment.tolist()
+        [0, 1]
+    """
 
     MIN2_MIN = "min2-min"
     MIN3_MIN = "min3-min"
@@ -36,7 +42,12 @@ class Criterion(Enum):
 
 
 class RowLimitPolicy(Enum):
-    """What happens before an iteration that needs more rows than the table may have."""
+    """What happens before an iteration that needs more rows than the table may have.
+
+    Example:
+        >>> [policy.value for policy in esd.RowLimitPolicy]
+        ['refuse', 'forget']
+    """
 
     REFUSE = "refuse"  # the job ends
     FORGET = "forget"  # the rows trained longest ago are forgotten, ties by id
@@ -54,6 +65,11 @@ class ModelSpec:
         clip_norm: gradients of the dense parameters whose norm over all of them is larger are scaled down to it, as
             torch.nn.utils.clip_grad_norm_ does; 0: they stay as they are.
         loss: of its outputs; a model with a loss of its own has `Loss.OWN`. It decides which labels a job takes.
+
+    Example:
+        >>> adam = esd.OptimizerSpec(esd.OptimizerKind.ADAM, learning_rate=0.001)
+        >>> esd.ModelSpec("dcn", hidden=(64, 32), dense_optimizer=adam).loss
+        <Loss.BCE: 'bce'>
     """
 
     name: str
@@ -192,6 +208,16 @@ class JobSpec(DispatchOptions):
             one goes on with other samples or settings. Schedules count from here.
         max_rows: how many rows the tables together may have; 0: any number.
         at_max_rows: what happens before the iteration that needs more.
+
+    Example:
+        >>> job = esd.JobSpec(
+        ...     name="clicks", workers=2, features=(esd.Feature("user"), esd.Feature("item")), dense_features=1,
+        ...     batch_size=128, workloads=esd.equal_workloads(128, 2), mechanism="joint", alpha=1.0, policy="emark",
+        ...     seed=0, window=2, tables=(esd.TableSpec("clicks", 16, esd.OptimizerSpec(), 0, 0.01),),
+        ...     model=esd.ModelSpec("wdl", (64,), esd.OptimizerSpec()), parameter_servers=("127.0.0.1:50052",),
+        ... )
+        >>> job.fields, job.takes_checkpoints
+        (2, False)
     """
 
     name: str
@@ -301,6 +327,10 @@ def equal_workloads(batch_size: int, workers: int) -> tuple[int, ...]:
 
     Raises:
         InvalidArgument: k is negative, or n below 1.
+
+    Example:
+        >>> esd.equal_workloads(10, workers=4)
+        (3, 3, 2, 2)
     """
     _check_range("batch_size", batch_size, 0)
     _check_range("workers", workers, 1)

@@ -12,7 +12,14 @@ from esd.services.domain.errors import InvalidArgument
 
 
 class Loss(Enum):
-    """The comparison of a model's output with its label. A sample's loss is the mean over its labels."""
+    """The comparison of a model's output with its label. A sample's loss is the mean over its labels.
+
+    Example:
+        >>> esd.Loss.BCE.check_labels(np.array([[0.0], [2.0]], np.float32), ["click"], first=0)
+        Traceback (most recent call last):
+        ...
+        esd.services.domain.errors.InvalidArgument: label 'click' of sample 1 is 2, the loss bce (--loss) takes ...
+    """
 
     BCE = "bce"  # binary cross-entropy of a logit, labels in 0..1
     MSE = "mse"  # squared error of a value, any label

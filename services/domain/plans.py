@@ -32,6 +32,13 @@ class Transfers:
         versions: int64 [r]; for rows, the moved version; for gradients, the version that their sum will make.
         early: number of entries, at the beginning, that the previous iteration does not use; they may move while it
             trains.
+
+    Example:
+        >>> rows = esd.Transfers(
+        ...     ids=np.array([7, 9], np.uint64), slots=np.array([0, 3], np.uint32), versions=np.array([5, 2]), early=1
+        ... )
+        >>> rows.half(early=True).ids.tolist()
+        [7]
     """
 
     ids: NDArray[np.uint64]
@@ -80,6 +87,12 @@ class GradientTransfers:
         rows: the rows of the gradients, with the version that each sum will make.
         contributors: uint64 [r], bit w is set when worker slot w contributes.
         steps: int64 [r], the optimizer step (iteration + 1) that produced each gradient.
+
+    Example:
+        >>> rows = esd.Transfers(np.array([7], np.uint64), np.array([0], np.uint32), np.array([6]), early=0)
+        >>> gradients = esd.GradientTransfers(rows, contributors=np.array([0b11], np.uint64), steps=np.array([12]))
+        >>> len(gradients)
+        1
     """
 
     rows: Transfers
@@ -224,6 +237,20 @@ class IterationPlan:
             their gradients; the same ids in all workers' plans.
         direct_pushes: the rows of `update_rows` that go directly to the only worker that trains them now.
         direct_pulls: the rows of `pulls` that come directly from their present owner.
+
+    Example:
+        The first plan of a worker whose cache is empty: it pulls the two rows of its sample.
+
+        >>> job = esd.TrainedModel.load("model.npz").job
+        >>> batch = next(iter(esd.read("events.csv", esd.Schema("clicked", ids=("user", "item"), dense=("price",)))))
+        >>> worker = esd.Registration("edge-1", bandwidth=1e6, cache_rows=100, address="edge-1:7000")
+        >>> with esd.DispatcherClient("127.0.0.1:50051") as dispatcher:
+        ...     is_new = dispatcher.create_job(job)
+        ...     with dispatcher.attend(dispatcher.register(worker)) as attendance:
+        ...         samples = dispatcher.submit(job.name, [batch])
+        ...         membership, plan = itertools.islice(attendance, 2)
+        >>> plan.iteration, len(plan.labels), len(plan.pulls)
+        (0, 1, 2)
     """
 
     epoch: int
@@ -307,6 +334,13 @@ class FlushPlan:
         gradients: partial gradients of split rows.
         checkpoint: whether this is a checkpoint within the stream. Then the worker reports its cut to the parameter
             servers, and continues.
+
+    Example:
+        >>> rows = esd.Transfers(np.array([7], np.uint64), np.array([0], np.uint32), np.array([5]), early=0)
+        >>> none = esd.GradientTransfers(rows.half(early=True), np.empty(0, np.uint64), np.empty(0, np.int64))
+        >>> plan = esd.FlushPlan(epoch=1, iteration=100, rows=rows, gradients=none, checkpoint=True)
+        >>> len(plan.rows), len(plan.gradients)
+        (1, 0)
     """
 
     epoch: int
@@ -329,6 +363,13 @@ class Membership:
         iteration: the first iteration of the epoch; when it is above 0, a Reload follows.
         peers: `host:port` of every other member by slot, to which rows go directly; empty strings for other slots.
         claimant: identifies a job without checkpoints to the parameter servers; empty for a job with checkpoints.
+
+    Example:
+        >>> from esd.services.domain.worker_set import WorkerSet
+        >>> job = esd.TrainedModel.load("model.npz").job
+        >>> membership = esd.Membership(epoch=1, slot=3, job=job, members=WorkerSet.of([1, 3]))
+        >>> membership.rank, membership.leads
+        (1, False)
     """
 
     epoch: int
@@ -359,6 +400,12 @@ class Reload:
         rows: rows to pull, at their latest versions.
         outdated: rows that keep their slots although their latest value is elsewhere; `versions` are the latest.
         dense_checksum: the SHA-256 of the dense parameters, in hexadecimal digits.
+
+    Example:
+        >>> latest = esd.Transfers(np.array([7], np.uint64), np.array([0], np.uint32), np.array([5]), early=0)
+        >>> reload = esd.Reload(checkpoint=100, rows=latest, outdated=latest.half(early=True))
+        >>> reload.rows.ids.tolist(), len(reload.outdated)
+        ([7], 0)
     """
 
     checkpoint: int
@@ -369,7 +416,12 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class EndOfStream:
-    """The stream is over after `iterations` iterations."""
+    """The stream is over after `iterations` iterations.
+
+    Example:
+        >>> esd.EndOfStream(iterations=100).iterations
+        100
+    """
 
     iterations: int
 

@@ -30,6 +30,10 @@ class TransferCounts(NamedTuple):
 
     `bytes_reduced` were sent to other workers: the gradients of replicated rows. `direct_push` rows of the update
     pushes, in `bytes_direct` of the pushed bytes, were sent straight to the worker that trains them next.
+
+    Example:
+        >>> esd.TransferCounts(miss_pull=3) + esd.TransferCounts(miss_pull=1, update_push=2)
+        TransferCounts(miss_pull=4, update_push=2, evict_push=0, ...)
     """
 
     miss_pull: int = 0
@@ -65,6 +69,10 @@ class PhaseTimes(NamedTuple):
         compute: forward and backward pass.
         all_reduce: sum of the dense gradients over the workers.
         update: optimizer on dense parameters and owned rows.
+
+    Example:
+        >>> sum(esd.PhaseTimes(pull=0.25, compute=0.5))
+        0.75
     """
 
     plan_wait: float = 0.0
@@ -94,6 +102,10 @@ class Registration:
         most_samples: the most samples that it accepts per iteration; 0: any number.
         instance: random, one per process. It distinguishes a repeated registration from a restarted worker, and is kept
             secret: a caller that knows it can get the worker's lease.
+
+    Example:
+        >>> esd.Registration("edge-1", bandwidth=100e6 / 8, cache_rows=20_000, address="edge-1:7000").most_samples
+        0
     """
 
     name: str
@@ -123,7 +135,12 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A slot in the job, held while a heartbeat arrives at least every `heartbeat_seconds`."""
+    """A slot in the job, held while a heartbeat arrives at least every `heartbeat_seconds`.
+
+    Example:
+        >>> esd.Lease("1f0c", heartbeat_seconds=1.5).heartbeat_seconds
+        1.5
+    """
 
     lease_id: str
     heartbeat_seconds: float
@@ -144,6 +161,17 @@ class IterationReport:
         measured_bandwidth: bytes per second measured on the link; 0 if there was too little traffic for a measurement.
         groups: uint64 [m], the group of each sample; None: unknown.
         label_loss_sums: with several labels, the sum of the losses of each, L of them; with one label empty.
+
+    Example:
+        A worker that predicts one half for each of two samples, of which the first one has the label 1:
+
+        >>> report = esd.IterationReport(
+        ...     iteration=0, loss_sum=2 * np.log(2), score_bins=np.full((2, 1), 32768, np.uint16),
+        ...     labels=np.array([[1], [0]], np.uint8), transfers=esd.TransferCounts(miss_pull=4),
+        ...     phases=esd.PhaseTimes(compute=0.1), seconds=0.1, epoch=1,
+        ... )
+        >>> report.transfers.miss_pull
+        4
     """
 
     iteration: int
@@ -202,6 +230,10 @@ class FlushReport:
         failure: why the checkpoint cannot be taken, such as a full disk; empty if it can.
         checkpoint: whether the plan is for a checkpoint. A stream may end right after a checkpoint, whose report may
             then be repeated.
+
+    Example:
+        >>> esd.FlushReport(iteration=100, transfers=esd.TransferCounts(flush_push=12), epoch=1).checkpoint
+        False
     """
 
     iteration: int
@@ -216,7 +248,12 @@ class FlushReport:
 
 
 class WorkerPhase(Enum):
-    """The activity of a worker, as its heartbeats report it."""
+    """The activity of a worker, as its heartbeats report it.
+
+    Example:
+        >>> esd.WorkerPhase("all_reduce").name
+        'ALL_REDUCE'
+    """
 
     IDLE = "idle"  # between epochs, or waiting for a plan
     PUSH = "push"
@@ -234,6 +271,10 @@ class FailureReport:
         cause: description of the failure.
         epoch: the epoch in which it happened.
         fatal: whether another epoch would fail, too, as after a loss that is not finite.
+
+    Example:
+        >>> esd.FailureReport("the loss is not finite", epoch=1, fatal=True).fatal
+        True
     """
 
     cause: str

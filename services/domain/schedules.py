@@ -21,7 +21,12 @@ _TERMS = 14  # of the cosine's series; up to half a turn, the next term is below
 
 
 class Decay(Enum):
-    """The course of the rate after the warm-up. The value is the name in options and files."""
+    """The course of the rate after the warm-up. The value is the name in options and files.
+
+    Example:
+        >>> [decay.value for decay in esd.Decay]
+        ['constant', 'cosine', 'step']
+    """
 
     CONSTANT = "constant"
     COSINE = "cosine"
@@ -44,6 +49,11 @@ class Schedule:
         warm_up: iterations of the warm-up, 0 for none.
         iterations: see above; 0 for CONSTANT.
         share: see above, 0..1; 1 for CONSTANT.
+
+    Example:
+        >>> schedule = esd.Schedule(esd.Decay.STEP, warm_up=4, iterations=100, share=0.5)
+        >>> [schedule.factor(iteration) for iteration in (0, 3, 50, 100, 200)]
+        [0.25, 1.0, 1.0, 0.5, 0.25]
     """
 
     decay: Decay = Decay.CONSTANT

@@ -16,7 +16,12 @@ KEPT_EVALUATIONS = 128  # the latest; a restarted driver decides by them whether
 
 
 class JobPhase(Enum):
-    """The life of a job; FAILED may follow any phase but FINISHED."""
+    """The life of a job; FAILED may follow any phase but FINISHED.
+
+    Example:
+        >>> esd.JobPhase("finished") is esd.JobPhase.FINISHED
+        True
+    """
 
     WAITING_FOR_WORKERS = "waiting for workers"
     RUNNING = "running"
@@ -36,6 +41,15 @@ class WorkerState:
         workload: m_j, its samples in the latest planned iteration.
         late_iterations: number of iterations that it delayed far beyond the usual time, under this dispatcher.
         held_back: samples beyond which balanced workloads would assign it more if its cache had room; 0: it has room.
+
+    Example:
+        >>> state = esd.WorkerState(
+        ...     "edge-1", slot=0, bandwidth=12.5e6, cache_rows=20_000, iterations=40,
+        ...     transfers=esd.TransferCounts(miss_pull=900), phases=esd.PhaseTimes(compute=4.0),
+        ...     seconds_since_heartbeat=0.2, address="edge-1:7000", workload=64,
+        ... )
+        >>> state.phases.compute / state.iterations
+        0.1
     """
 
     worker: str
@@ -92,6 +106,11 @@ class Quality:
         gauc: the AUC within each group of samples, averaged over the groups by their samples; over a whole stream, the
             average over consecutive windows of 32,768 samples. NaN if samples have no groups, or no group has both
             labels.
+
+    Example:
+        >>> quality = esd.Quality(loss=0.48, auc=0.72, normalised_entropy=0.91, calibration=1.02)
+        >>> quality.normalised_entropy < 1, quality.gauc
+        (True, nan)
     """
 
     loss: float
@@ -109,6 +128,13 @@ class Evaluation:
         iteration: the evaluated model has trained the iterations before this one.
         labels: the figures over all held-out samples by label, in the job's order. The loss of a label is the loss of
             its outputs; a model with a loss of its own has that loss under all labels.
+
+    Example:
+        >>> click = esd.Quality(loss=0.5, auc=0.7, normalised_entropy=0.9, calibration=1.0)
+        >>> order = esd.Quality(loss=0.1, auc=0.8, normalised_entropy=0.9, calibration=1.0)
+        >>> evaluation = esd.Evaluation(iteration=1000, labels=(click, order))
+        >>> evaluation.quality.auc, evaluation.quality.loss
+        (0.7, 0.3)
     """
 
     iteration: int
@@ -157,6 +183,12 @@ class JobState:
         sync_figures: what the way to synchronise counts of these plans.
         labels: as `quality`, label by label, in the job's order.
         recent_labels: as `recent`, label by label.
+
+    Example:
+        >>> with esd.DispatcherClient("127.0.0.1:50051") as dispatcher:
+        ...     state = dispatcher.describe()
+        >>> state.iterations_confirmed if state else "the dispatcher has no job"
+        'the dispatcher has no job'
     """
 
     job: JobSpec

@@ -17,7 +17,12 @@ _NAME = re.compile(r"[a-z0-9_-]{1,64}(~[a-z0-9_-]{1,64})?")
 
 
 class OptimizerKind(Enum):
-    """The update rule of a row. The value is the name in options and files."""
+    """The update rule of a row. The value is the name in options and files.
+
+    Example:
+        >>> esd.OptimizerKind("adagrad").name
+        'ROWWISE_ADAGRAD'
+    """
 
     SGD = "sgd"
     ROWWISE_ADAGRAD = "adagrad"
@@ -34,6 +39,11 @@ class OptimizerSpec:
     - ROWWISE_ADAGRAD: s += mean(g^2); w -= lr g / (sqrt(s) + epsilon)
     - ADAM (lazy, as torch.optim.SparseAdam): m, v decay at the row's own steps only;
       w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon)
+
+    Example:
+        >>> adam = esd.OptimizerSpec(esd.OptimizerKind.ADAM, learning_rate=0.01)
+        >>> adam.state_width(dimension=16)
+        32
     """
 
     kind: OptimizerKind = OptimizerKind.SGD
@@ -72,6 +82,11 @@ class TableSpec:
         optimizer: the update rule of its rows; the optimizer state is stored with the row.
         seed: initial values are a pure function of (seed, id).
         init_scale: initial values are uniform in [-init_scale, init_scale).
+
+    Example:
+        >>> table = esd.TableSpec("items", dimension=16, optimizer=esd.OptimizerSpec(), seed=0, init_scale=0.01)
+        >>> table.row_transfer_bytes
+        80
     """
 
     name: str

@@ -32,6 +32,10 @@ class Credentials:
         token: sent with every call, over encrypted channels only.
         server_name: a name that servers' certificates must have; empty: the host of each server's address.
         accepted: the tokens of which a server requires one with every call; empty: none is required.
+
+    Example:
+        >>> esd.Credentials.load().token is None  # ESD_CLIENT_TLS_CA, ESD_CLIENT_TOKEN_FILE and so on name files
+        True
     """
 
     authority: bytes | None = field(default=None, repr=False)

@@ -39,6 +39,11 @@ class ModelInputs:
         features: the features with an embedding, in the order of the data.
         dense: d, the number of dense features.
         labels: the names of the L labels.
+
+    Example:
+        >>> inputs = esd.TrainedModel.load("model.npz").model.inputs
+        >>> inputs.names, inputs.width, inputs.labels
+        (('user', 'item'), 9, ('clicked',))
     """
 
     features: tuple[InputFeature, ...]
@@ -79,6 +84,11 @@ class Jagged:
     Attributes:
         values: float32 [m, T, D], T the longest sequence of these samples, at least 1; zeros after a sequence's end.
         lengths: int64 [m], of the sequences; 0 for an empty one.
+
+    Example:
+        >>> sequences = esd.Jagged(torch.zeros(2, 3, 4), lengths=torch.tensor([3, 1]))
+        >>> sequences.mask.tolist()
+        [[True, True, True], [True, False, False]]
     """
 
     values: Tensor

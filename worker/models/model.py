@@ -50,6 +50,18 @@ class Model(nn.Module, ABC):
     Attributes:
         samples: the samples of the next forward pass, on which dropout depends; the caller of the model sets them.
         loss_function: the job's loss.
+
+    Example:
+        >>> class Linear(esd.Model):
+        ...     def __init__(self, inputs, hidden):
+        ...         super().__init__(inputs, hidden)
+        ...         self.layer = torch.nn.Linear(inputs.width, len(inputs.labels))
+        ...
+        ...     def forward(self, embeddings, dense):
+        ...         return self.layer(torch.cat((*embeddings.values(), dense), dim=1))
+        >>> model = Linear(esd.TrainedModel.load("model.npz").model.inputs, hidden=())
+        >>> model({"user": torch.zeros(2, 4), "item": torch.zeros(2, 4)}, dense=torch.zeros(2, 1)).shape
+        torch.Size([2, 1])
     """
 
     buffer_rules: ClassVar[Mapping[str, str]] = MappingProxyType({})

@@ -37,6 +37,14 @@ class TrainedModel:
 
     Raises:
         InvalidArgument: the arrays belong to another model.
+
+    Example:
+        >>> trained = esd.TrainedModel.load("model.npz")
+        >>> schema = esd.Schema(label="clicked", ids=("user", "item"), dense=("price",))
+        >>> for batch in esd.read("events.csv", schema, labelled=False):
+        ...     scores = trained.scores(batch)
+        >>> scores.shape, bool(((0 < scores) & (scores < 1)).all())
+        ((2, 1), True)
     """
 
     def __init__(self, job: JobSpec, arrays: Mapping[str, NDArray[Any]]) -> None:

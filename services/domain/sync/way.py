@@ -44,6 +44,11 @@ class Sync:
         awaits_storage: whether an iteration trains only when everything pushed before it is stored.
         pinned_rows: rows of the first table's size that stay in the cache of every worker.
         figures: what it counts.
+
+    Example:
+        >>> job = esd.TrainedModel.load("model.npz").job
+        >>> str(job.sync), job.sync.exact
+        ('on-demand', True)
     """
 
     name: ClassVar[str]
