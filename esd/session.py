@@ -51,6 +51,28 @@ class Session(WorkerSession):
 
     Raises:
         InvalidArgument: a setting is missing or wrong, or the optimizer trains other parameters than the model's.
+
+    Example:
+        A job of one worker, with two samples and a parameter server, and a model of one layer:
+
+        >>> def train(net, step):
+        ...     outputs = net(torch.cat((*step.embeddings.values(), step.dense), dim=1))
+        ...     losses = torch.nn.functional.binary_cross_entropy_with_logits(outputs, step.labels, reduction="none")
+        ...     step.backward(losses, scores=outputs.sigmoid())
+        ...     step.optimise()
+        >>> job = replace(esd.TrainedModel.load("model.npz").job, parameter_servers=("127.0.0.1:50052",))
+        >>> samples = esd.read("events.csv", esd.Schema("clicked", ids=("user", "item"), dense=("price",)))
+        >>> net = torch.nn.Linear(2 * 4 + 1, 1)
+        >>> worker = {"name": "edge-1", "link": "10m", "cache_rows": 100}
+        >>> with esd.DispatcherClient("127.0.0.1:50051") as dispatcher:
+        ...     is_new, submitted = dispatcher.create_job(job), dispatcher.submit(job.name, samples)
+        >>> with esd.Session(
+        ...     "127.0.0.1:50051", **worker, model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1)
+        ... ) as session:
+        ...     for step in session:
+        ...         train(net, step)
+        >>> is_new, submitted, step.iteration
+        (True, 2, 1)
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The example of each public name of `esd` runs as its docstring shows it.
 
-An example may use `esd`, `np`, `torch`, `asyncio` and `itertools`, the files of the folder that `folder` makes, a
-dispatcher at 127.0.0.1:50051 and a parameter server at 127.0.0.1:50052.
+An example may use `esd`, `np`, `torch`, `asyncio`, `itertools` and `dataclasses.replace`, the files of the folder that
+`folder` makes, a dispatcher at 127.0.0.1:50051 and a parameter server at 127.0.0.1:50052.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import inspect
 import itertools
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +27,8 @@ from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.wire.trained_models import describe_model
 from esd.worker.models import build_model
 
-# A union of classes, a module and a text have no docstring of their own.
-NAMES = sorted(set(esd.__all__) - {"PlanMessage", "errors", "__version__"})
+# A union of classes, a module and a text have no docstring of their own; the example of Session shows a Step.
+NAMES = sorted(set(esd.__all__) - {"PlanMessage", "Step", "errors", "__version__"})
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
 
@@ -73,7 +74,7 @@ def addresses() -> Iterator[dict[str, str]]:
 
 
 def example(text: str, name: str) -> doctest.DocTest:
-    names = {"esd": esd, "np": np, "torch": torch, "asyncio": asyncio, "itertools": itertools}
+    names = {"esd": esd, "np": np, "torch": torch, "asyncio": asyncio, "itertools": itertools, "replace": replace}
     return doctest.DocTestParser().get_doctest(text, names, name, None, 0)
 
 

@@ -28,6 +28,11 @@ def test_the_numbers_are_the_recorded_ones() -> None:
     assert real == numbers, "the numbers have fallen; write them down with `python -m scripts.language --record`"
 
 
+def test_at_most_six_of_a_hundred_docstrings_match() -> None:
+    every = language.counts(language.docstrings()).values()
+    assert sum(matching for matching, _ in every) <= 0.06 * sum(number for _, number in every)
+
+
 @pytest.mark.parametrize(("text", "form", "match"), FORMS)
 def test_a_form_is_found_in_a_docstring_of_each_kind(text: str, form: str, match: str) -> None:
     line = 1 + text.count("\n")
