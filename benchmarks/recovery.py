@@ -94,7 +94,7 @@ class Fault:
 
 async def train(
     stream: NewRows | TrainingStream, options: RunOptions, store: dict[str, Any],
-    shape: tuple[tuple[Feature, ...], int], place: Path,
+    shape: tuple[tuple[Feature, ...], tuple[str, ...]], place: Path,
     watch: Callable[[LocalCluster, JobState], None],
 ) -> JobState:  # fmt: skip
     """Trains a stream of these features on local processes that are started again when they die."""
@@ -125,14 +125,14 @@ def opened(kind: str) -> Iterator[tuple[dict[str, Any], Path]]:
 
 def recovery(kind: str, victim: str, gigabytes: float) -> dict[str, Any]:
     """Returns the seconds from the fault to the first iteration of the next epoch."""
-    job = OPTIONS.job(features=numbered_ids(FIELDS), dense_features=0, parameter_servers=("any",))
+    job = OPTIONS.job(features=numbered_ids(FIELDS), dense_features=(), parameter_servers=("any",))
     grows_for = max(1, round(gigabytes * 1e9 / (BATCH * FIELDS * job.table.row_bytes)))
     options = replace(OPTIONS, checkpoint_every=grows_for)
     fault = Fault(VICTIMS[victim], grows_for + REDONE)
     with opened(kind) as (store, place):
         stream = NewRows(grows_for + REDONE + AFTER, grows_for)
         try:
-            asyncio.run(train(stream, options, store, (numbered_ids(FIELDS), 0), place, fault))
+            asyncio.run(train(stream, options, store, (numbered_ids(FIELDS), ()), place, fault))
             raise AssertionError("the run was over before it had recovered")
         except Recovered as recovered:
             seconds, state = recovered.args
@@ -160,7 +160,7 @@ def overhead(iterations: int) -> dict[str, Any]:
 
     dataset = stream.dataset
     with opened("directory") as (store, place):
-        shape = dataset.features, len(dataset.dense_features)
+        shape = dataset.features, dataset.dense_features
         asyncio.run(train(stream, options, store, shape, place, watch))
     every = options.checkpoint_every
     times = np.interp(np.arange(iterations + 1), [count for count, _ in seen], [at for _, at in seen])

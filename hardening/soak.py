@@ -108,7 +108,7 @@ async def soak(options: RunOptions, store: str, folder: Path) -> dict[str, Cours
     ):
         job = options.job(
             features=stream.dataset.features,
-            dense_features=len(stream.dataset.dense_features),
+            dense_features=stream.dataset.dense_features,
             parameter_servers=(cluster.parameter_servers[0].address,),
         )
         job = replace(job, model=replace(job.model, hidden=(16,)))

@@ -170,19 +170,29 @@ class Schedule(_message.Message):
     def __init__(self, decay: _Optional[_Union[Schedule.Decay, str]] = ..., warm_up: _Optional[int] = ..., iterations: _Optional[int] = ..., share: _Optional[float] = ...) -> None: ...
 
 class Feature(_message.Message):
-    __slots__ = ("name", "table", "pooling", "max_length")
+    __slots__ = ("name", "table", "pooling", "max_length", "key")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     POOLING_FIELD_NUMBER: _ClassVar[int]
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     name: str
     table: int
     pooling: Pooling
     max_length: int
-    def __init__(self, name: _Optional[str] = ..., table: _Optional[int] = ..., pooling: _Optional[_Union[Pooling, str]] = ..., max_length: _Optional[int] = ...) -> None: ...
+    key: str
+    def __init__(self, name: _Optional[str] = ..., table: _Optional[int] = ..., pooling: _Optional[_Union[Pooling, str]] = ..., max_length: _Optional[int] = ..., key: _Optional[str] = ...) -> None: ...
+
+class Rule(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "hash_field", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_alpha", "auto_budget")
+    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "hash_field", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_alpha", "auto_budget", "dense_names", "rules")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -218,6 +228,8 @@ class JobSpec(_message.Message):
     FIRST_ITERATION_FIELD_NUMBER: _ClassVar[int]
     AUTO_ALPHA_FIELD_NUMBER: _ClassVar[int]
     AUTO_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    DENSE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
     name: str
     workers: int
     seed: int
@@ -253,7 +265,9 @@ class JobSpec(_message.Message):
     first_iteration: int
     auto_alpha: bool
     auto_budget: bool
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., hash_field: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_alpha: _Optional[bool] = ..., auto_budget: _Optional[bool] = ...) -> None: ...
+    dense_names: _containers.RepeatedScalarFieldContainer[str]
+    rules: _containers.RepeatedCompositeFieldContainer[Rule]
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., hash_field: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_alpha: _Optional[bool] = ..., auto_budget: _Optional[bool] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ...) -> None: ...
 
 class Sync(_message.Message):
     __slots__ = ("on_demand", "full", "write_through", "proactive", "replicated", "bounded", "none")
@@ -545,12 +559,26 @@ class SubmitRequest(_message.Message):
     def __init__(self, job: _Optional[str] = ..., batch: _Optional[_Union[_common_pb2.SampleBatch, _Mapping]] = ..., end: _Optional[bool] = ..., position: _Optional[int] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
-    __slots__ = ("samples", "durable")
+    __slots__ = ("samples", "durable", "columns")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     DURABLE_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     samples: int
     durable: bool
-    def __init__(self, samples: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
+    columns: SampleColumns
+    def __init__(self, samples: _Optional[int] = ..., durable: _Optional[bool] = ..., columns: _Optional[_Union[SampleColumns, _Mapping]] = ...) -> None: ...
+
+class SampleColumns(_message.Message):
+    __slots__ = ("features", "labels", "dense_names", "rules")
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    DENSE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    features: _containers.RepeatedCompositeFieldContainer[Feature]
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    dense_names: _containers.RepeatedScalarFieldContainer[str]
+    rules: _containers.RepeatedCompositeFieldContainer[Rule]
+    def __init__(self, features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ...) -> None: ...
 
 class Membership(_message.Message):
     __slots__ = ("epoch", "slot", "workers", "job", "members", "iteration", "peers", "claimant")

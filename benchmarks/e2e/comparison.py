@@ -113,7 +113,7 @@ class _Case:
         self._cache_rows = cache_rows(self._options, self._stream)
         dataset = self._stream.dataset
         self._job = self._options.job(
-            features=dataset.features, dense_features=len(dataset.dense_features), parameter_servers=("none",)
+            features=dataset.features, dense_features=dataset.dense_features, parameter_servers=("none",)
         )
         self._arithmetic = arithmetic_seconds(
             self._options, self._job, self._stream, self._cache_rows, _ARITHMETIC_ITERATIONS

@@ -113,7 +113,7 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
         ):
             job = chosen.job(
                 features=stream.dataset.features,
-                dense_features=len(stream.dataset.dense_features),
+                dense_features=stream.dataset.dense_features,
                 parameter_servers=tuple(server.address for server in cluster.parameter_servers),
             )
 

@@ -29,7 +29,7 @@ def train(samples: Samples, chosen: RunOptions) -> tuple[float, float]:
     table = nn.Embedding(len(known), chosen.dim, sparse=True)
     nn.init.uniform_(table.weight, -(chosen.dim**-0.5), chosen.dim**-0.5)
     names = tuple(feature.name for feature in samples.features if feature.pooling is Pooling.ONE)
-    model = PLAIN_MODELS[chosen.model](names, chosen.dim, samples.dense_features, parse_hidden(chosen.hidden))
+    model = PLAIN_MODELS[chosen.model](names, chosen.dim, len(samples.dense_features), parse_hidden(chosen.hidden))
     optimizers: tuple[torch.optim.Optimizer, ...] = (
         torch.optim.SparseAdam(table.parameters(), lr=chosen.learning_rate),
         torch.optim.Adam(model.parameters(), lr=chosen.learning_rate),

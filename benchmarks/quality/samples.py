@@ -31,13 +31,13 @@ class Samples:
 
     Attributes:
         features: features of the samples. A history is the last feature, and lists earlier values of the first one.
-        dense_features: d, the number of dense features.
+        dense_features: names of the d dense features.
         trained: samples in training order.
         held_out: samples by which the trained model is judged.
     """
 
     features: tuple[Feature, ...]
-    dense_features: int
+    dense_features: tuple[str, ...]
     trained: SampleBatch
     held_out: SampleBatch
 
@@ -47,7 +47,7 @@ def load(data: str, *, history: bool) -> Samples:
     """Reads the first samples of a data set, on demand with a history of each plane or household."""
     dataset = open_data(data, BATCH, seed=0)
     read = list(first_samples(dataset, TRAINED + HELD_OUT))
-    features, dense_features = dataset.features, len(dataset.dense_features)
+    features, dense_features = dataset.features, dataset.dense_features
     if history:
         of_whom, of_what, liked = _HISTORIES[data]
         names = [feature.name for feature in features]

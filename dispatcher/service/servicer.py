@@ -24,7 +24,7 @@ from esd.services.domain.state import JobState
 from esd.services.runtime import metrics
 from esd.services.runtime.tasks import run_in
 from esd.services.wire.hybrid import decode_problem, encode_result
-from esd.services.wire.jobs import decode_job
+from esd.services.wire.jobs import decode_job, encode_columns
 from esd.services.wire.reports import decode_registration, decode_wait, encode_lease
 from esd.services.wire.state import decode_evaluation, encode_state
 
@@ -104,6 +104,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         if request is None or not request.job:
             raise InvalidArgument("job is not set in the first message")
         job = self._current_job.named(request.job)
+        columns: pb.SampleColumns | None = encode_columns(job.spec.columns)
         with job.submission.submitter():
             while request is not None:  # None: the call was cut off, and another call may continue
                 if request.HasField("batch"):
@@ -111,7 +112,12 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                     await job.submission.take_in(request.batch, position)
                 if request.end:
                     await job.submission.end()
-                yield pb.SubmitResponse(samples=await job.submission.taken(), durable=job.submission.durable)
+                yield pb.SubmitResponse(
+                    samples=await job.submission.taken(),
+                    durable=job.submission.durable,
+                    columns=columns,
+                )
+                columns = None
                 request = None if request.end else await anext(requests, None)
 
     async def RecordEvaluations(

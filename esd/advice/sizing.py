@@ -55,7 +55,7 @@ class Profile:
         return chosen.job(
             features=self.dataset.features,
             labels=self.dataset.labels,
-            dense_features=len(self.dataset.dense_features),
+            dense_features=self.dataset.dense_features,
             parameter_servers=("planned",),
         )
 

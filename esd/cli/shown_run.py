@@ -22,6 +22,7 @@ from esd.run.events import (
     Progressed,
     Resumed,
     Retrying,
+    SchemaChanged,
     Started,
     StoppingEarly,
 )
@@ -80,7 +81,7 @@ class ShownRun:
                 pass  # the bar shows the iterations
             case Ended():
                 self._progress.stop()
-            case Resumed() | AlreadyTrained():
+            case Resumed() | SchemaChanged() | AlreadyTrained():
                 messages.print(str(event))
             case NotCancelled():
                 messages.print(str(event), markup=False, highlight=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.columns import SampleColumns
 from esd.services.domain.features import Feature
 
 
@@ -30,7 +31,7 @@ class Dataset(Protocol):
 
     @property
     def dense_features(self) -> tuple[str, ...]:
-        """Names of the d dense features: the columns of SampleBatch.dense; may be empty."""
+        """Names of the d dense features, the columns of SampleBatch.dense, with transforms: `ln(1 + price)`."""
         ...
 
     @property
@@ -61,3 +62,8 @@ class Dataset(Protocol):
     def __iter__(self) -> Iterator[SampleBatch]:
         """Yields batches of 1 to `batch_size` samples."""
         ...
+
+
+def columns_of(dataset: Dataset) -> SampleColumns:
+    """Returns the columns of a data set's samples, by which batches are matched to jobs and models."""
+    return SampleColumns(dataset.features, dataset.labels, tuple(dataset.dense_features))

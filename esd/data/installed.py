@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 
-from esd.data.dataset import Dataset
+from esd.data.dataset import Dataset, columns_of
 from esd.data.derived import DerivedDataset
 from esd.data.reader import ReadRequest
 from esd.services.domain.batches import SampleBatch
@@ -59,8 +59,10 @@ class _Installed(DerivedDataset):
         return f"{self._source.fingerprint}; read by {self._package}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        """Reads it."""
-        return iter(self._source)
+        """Reads it, and names the columns of its batches."""
+        columns = columns_of(self)
+        for batch in self._source:
+            yield batch if not isinstance(batch, SampleBatch) or batch.columns else batch.named(columns)
 
 
 def _package(entry: EntryPoint) -> str:

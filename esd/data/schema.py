@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from esd.data.kinds import check_kinds
+from esd.services.domain.columns import MISSING, SampleColumns
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_LENGTH, Feature, Pooling, tables_of
 from esd.services.domain.tables import OptimizerKind, TableSpec
@@ -211,12 +212,36 @@ class Schema:
         """The F features: the ids, then the crosses."""
         number = {name: at for at, name in enumerate(self.table_names)}
         features = [
-            Feature(each.column, number[each.table], Pooling(each.pool), each.max)
+            Feature(each.column, number[each.table], Pooling(each.pool), each.max, key=each.table or "")
             if isinstance(each, IdList)
-            else Feature(each.column, number[each.table])
+            else Feature(each.column, number[each.table], key=each.table or "")
             for each in self.id_columns
         ]
         return (*features, *(Feature(CROSS.join(cross), number[None]) for cross in self.crosses))
+
+    @property
+    def dense_features(self) -> tuple[str, ...]:
+        """Names of the d dense features, with their transforms."""
+        return tuple(f"ln(1 + {name})" if name in self.log else name for name in self.dense)
+
+    @property
+    def rules(self) -> tuple[tuple[str, str], ...]:
+        """What decides labels, weights and absent values, by name (`SampleColumns.rules`)."""
+        label = "0 or 1"
+        if self.positive:
+            label = f"1 for {', '.join(map(repr, self.positive))}"
+        elif self.positive_from is not None:
+            label = f"1 from {self.positive_from:g} on"
+        elif self.label_range is not None:
+            label = f"{self.label_range[0]:g} to {self.label_range[1]:g}"
+        rules = {"label": label} | ({} if self.weight is None else {"weight": self.weight})
+        rules |= {f"{MISSING}{name}": repr(value) for name, value in self.missing.items()}
+        return tuple(sorted(rules.items()))
+
+    @property
+    def sample_columns(self) -> SampleColumns:
+        """The columns of the samples that the schema makes."""
+        return SampleColumns(self.features, self.labels, self.dense_features, self.rules)
 
     @property
     def to_score(self) -> Schema:

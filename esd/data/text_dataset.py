@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from esd.data.dataset import columns_of
 from esd.data.hashing import READER_VERSION, file_fingerprint, files_fingerprint
 from esd.data.lines import first_lines, read_line_blocks
 from esd.data.reader import ReadRequest
@@ -112,7 +113,8 @@ class TextDataset:
         return f"{self.name} ({self._files.content}, reader {READER_VERSION})"
 
     def __iter__(self) -> Iterator[SampleBatch]:
+        columns = columns_of(self)
         for records in self._files.records():
-            samples = self._source.to_samples(records)
+            samples = self._source.to_samples(records).named(columns)
             for start in range(0, len(samples), self._batch_size):
                 yield samples[start : start + self._batch_size]

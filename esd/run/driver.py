@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable
 
-from esd.dispatcher.service.checkpoint.continuation import continuation
+from esd.dispatcher.service.checkpoint.continuation import continuation, rules_changed
 from esd.run.events import (
     AlreadyTrained,
     Checkpointed,
@@ -14,6 +14,7 @@ from esd.run.events import (
     Progressed,
     Resumed,
     Retrying,
+    SchemaChanged,
     ignore,
 )
 from esd.run.held_out import HeldOut
@@ -180,8 +181,13 @@ async def _cancel(client: AsyncDispatcherClient, job: JobSpec, reason: str, list
         listener(NotCancelled(job.name, reason))
 
 
-async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT) -> JobSpec:
+async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT, listener: Listener = ignore) -> JobSpec:
     """Returns a job as one that goes on from the model that its table holds.
+
+    Args:
+        job: as if it began anew.
+        credentials: for the first parameter server.
+        listener: gets `SchemaChanged` for each rule of the samples that differs from the rule of the earlier run.
 
     Raises:
         FailedPrecondition: it holds none.
@@ -192,4 +198,7 @@ async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT) -> JobSpe
             stored = await repeated(CheckpointClient(server, job.table).get_checkpoint, PATIENCE_SECONDS, on=AWAY)
         except NotFound:
             return continuation(job, b"")
-    return continuation(job, stored.manifest)
+    continued = continuation(job, stored.manifest)
+    for changed in rules_changed(continued, stored.manifest):
+        listener(SchemaChanged(job.table.name, changed))
+    return continued

@@ -62,6 +62,22 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaChanged:
+    """A run continues the model of another one with samples that are made by another rule.
+
+    Attributes:
+        table: name of the first table.
+        change: the rule, as it was and as it is now.
+    """
+
+    table: str
+    change: str
+
+    def __str__(self) -> str:
+        return f"the schema differs from the one that table {self.table} was trained with: {self.change}"
+
+
+@dataclass(frozen=True, slots=True)
 class Resumed:
     """Training resumes at a checkpoint.
 
@@ -304,6 +320,7 @@ class Ended:
 Event: TypeAlias = (
     Started
     | Progressed
+    | SchemaChanged
     | Resumed
     | Checkpointed
     | EpochTrained

@@ -207,7 +207,7 @@ class RunOptions:
         self,
         *,
         features: tuple[Feature, ...],
-        dense_features: int,
+        dense_features: tuple[str, ...],
         parameter_servers: tuple[str, ...],
         stream: str = "",
         table: str = TABLE,
@@ -228,7 +228,9 @@ class RunOptions:
             "name": self.data_name,
             "features": features,
             "labels": labels,
-            "dense_features": dense_features,
+            "dense_features": len(dense_features),
+            "dense_names": dense_features,
+            "rules": () if schema is None else schema.rules,
             "batch_size": sum(workloads),
             "stream": stream,
             "sync": parse_sync(self.sync, direct=self.direct),
@@ -277,7 +279,7 @@ class RunOptions:
         if self.hot_batches:
             job = replace(self, lr_schedule="constant", dense_lr_schedule=None).job(  # its end may not be known
                 features=trained.features,
-                dense_features=len(trained.dense_features),
+                dense_features=trained.dense_features,
                 labels=trained.labels,
                 parameter_servers=("not started",),
             )

@@ -59,7 +59,7 @@ def prepare(
     job = options.job(
         features=stream.dataset.features,
         labels=stream.dataset.labels,
-        dense_features=len(stream.dataset.dense_features),
+        dense_features=stream.dataset.dense_features,
         parameter_servers=parameter_servers,
         stream=stream.dataset.fingerprint,
         table=table,

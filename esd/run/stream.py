@@ -105,14 +105,14 @@ class SimulatedStream:
 
     Attributes:
         features: the F features; the names of a trace's features are numbers, 0 to F - 1.
-        dense_features: d.
+        dense_features: names of the d dense features.
         labels: names of the L labels.
         cache_rows: of each worker, as the options say.
         batches: reads the global batches from the start.
     """
 
     features: tuple[Feature, ...]
-    dense_features: int
+    dense_features: tuple[str, ...]
     labels: tuple[str, ...]
     cache_rows: int
     batches: Callable[[], Iterator[SampleBatch]]
@@ -129,11 +129,11 @@ def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> Si
         limit = None if chosen.iterations is None else chosen.iterations * size
         cache = chosen.cache_rows or _share(chosen.cache_ratio, trace)
         features = numbered_ids(trace.shape[1])
-        return SimulatedStream(features, 0, ("label",), cache, lambda: trace_batches(trace[:limit], size))
+        return SimulatedStream(features, (), ("label",), cache, lambda: trace_batches(trace[:limit], size))
     stream = training_stream(chosen)
     return SimulatedStream(
         features=stream.dataset.features,
-        dense_features=len(stream.dataset.dense_features),
+        dense_features=stream.dataset.dense_features,
         labels=stream.dataset.labels,
         cache_rows=chosen.cache_size(stream.dataset),
         batches=lambda: global_batches(stream, stream.batch_size),

@@ -167,7 +167,7 @@ async def train_attached(
         return prepared
 
     prepared = await in_thread(prepare_attached)
-    job = prepared.job if continue_from is None else await going_on(prepared.job, credentials)
+    job = prepared.job if continue_from is None else await going_on(prepared.job, credentials, listener)
     listener(Started(job.table.name, job.first_iteration, prepared.stream.iterations))
     async with AsyncDispatcherClient(dispatcher, credentials=credentials) as client:
         run = await _train_to_the_end(client, prepared, job, listener, out, credentials)
@@ -198,7 +198,7 @@ async def train_on(
     job = replace(prepared.job, parameter_servers=tuple(server.address for server in cluster.parameter_servers))
     async with AsyncDispatcherClient(cluster.dispatcher.address) as client:
         if continued:
-            job = await going_on(job)
+            job = await going_on(job, listener=listener)
         listener(Started(job.table.name, job.first_iteration, prepared.stream.iterations, cluster.page, cluster))
         work = _train_to_the_end(client, prepared, job, listener, out)
         return await cluster.see_through(work, RESTARTS if job.takes_checkpoints else 0, listener)

@@ -111,7 +111,7 @@ async def run(
         system = System(cluster, links, store_link, driver_link)
         job = options.job(
             features=stream.dataset.features,
-            dense_features=len(stream.dataset.dense_features),
+            dense_features=stream.dataset.dense_features,
             parameter_servers=(store_link.address,),
             stream=stream.dataset.fingerprint,
         )

@@ -112,7 +112,7 @@ async def campaign(folder: Path, seconds: float, table: Table) -> bool:
     ):
         job = OPTIONS.job(
             features=dataset.features,
-            dense_features=len(dataset.dense_features),
+            dense_features=dataset.dense_features,
             parameter_servers=(services["ps"].address,),
             stream=dataset.fingerprint,
         )

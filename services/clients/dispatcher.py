@@ -164,12 +164,15 @@ class DispatcherClient:
         The next batch is read only when the last one is acknowledged, so a slow job slows the source down. If the
         source raises or the call breaks, the stream stays open, and another call may continue it.
 
+        Samples with named columns (`SampleBatch.columns`, as of `esd.read`) are put into the order of the job's.
+
         Args:
             job: name of the job.
             batches: batches of any size, in training order.
 
         Raises:
             NotFound: no job of this name is running.
+            InvalidArgument: the samples' columns cannot be matched to the job's by name.
             FailedPrecondition: the stream has ended before; another call is submitting; or the job failed, and the
                 message names the cause.
         """

@@ -31,7 +31,7 @@ from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 from esd.services.runtime.status import domain_errors
 from esd.services.wire.batches import encode_batch
 from esd.services.wire.hybrid import decode_result, encode_problem
-from esd.services.wire.jobs import encode_job
+from esd.services.wire.jobs import decode_columns, encode_job
 from esd.services.wire.reports import LONGEST_WAIT_SECONDS, decode_lease, encode_registration
 from esd.services.wire.state import decode_state, encode_evaluation
 
@@ -141,21 +141,25 @@ class AsyncDispatcherClient:
                 f"stream_from is a {type(stream_from).__name__}, it must be a function of the first sample's number "
                 "that returns the batches from there on; `submit` takes batches themselves"
             )
-        call, position = await repeated(lambda: self._open_submit(job), _OPENING_SECONDS)
+        call, opened = await repeated(lambda: self._open_submit(job), _OPENING_SECONDS)
+        position = int(opened.samples)
+        columns = decode_columns(opened.columns) if opened.HasField("columns") else None
         try:
             with domain_errors():
                 async for batch in read_ahead(stream_from(position)):
                     if not isinstance(batch, SampleBatch):
                         raise InvalidArgument(f"the stream has a {type(batch).__name__}, expected esd.SampleBatch")
-                    position = await _exchange(call, pb.SubmitRequest(batch=encode_batch(batch), position=position))
-                samples = await _exchange(call, pb.SubmitRequest(end=True))
+                    message = encode_batch(batch if columns is None else batch.arranged(columns))
+                    answer = await _exchange(call, pb.SubmitRequest(batch=message, position=position))
+                    position = int(answer.samples)
+                ended = await _exchange(call, pb.SubmitRequest(end=True))
                 await call.code()  # lets the call end in order
-                return samples
+                return int(ended.samples)
         finally:
             call.cancel()
 
-    async def _open_submit(self, job: str) -> tuple[Any, int]:
-        """Opens a sample stream; returns the call, and the number of samples that the job has."""
+    async def _open_submit(self, job: str) -> tuple[Any, pb.SubmitResponse]:
+        """Opens a sample stream; returns the call, and the answer with the job's columns and number of samples."""
         call = self._stub.Submit()
         try:
             with domain_errors():
@@ -212,8 +216,8 @@ async def _answer(method: Any, request: Any) -> Any:
         return await method(request)
 
 
-async def _exchange(call: Any, request: pb.SubmitRequest) -> int:
-    """Sends one message and waits for its answer: the number of samples that the job has."""
+async def _exchange(call: Any, request: pb.SubmitRequest) -> pb.SubmitResponse:
+    """Sends one message and waits for its answer."""
     try:
         await call.write(request)
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
@@ -225,4 +229,4 @@ async def _exchange(call: Any, request: pb.SubmitRequest) -> int:
     response = await call.read()
     if not isinstance(response, pb.SubmitResponse):  # gRPC's mark of the end
         raise Unavailable("the dispatcher closed the sample stream before its end")
-    return int(response.samples)
+    return response

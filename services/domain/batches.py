@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.services.domain.columns import Order, SampleColumns, arrangement
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, Pooling
-from esd.services.domain.ids import table_of
+from esd.services.domain.ids import in_table, table_of
 
 T = TypeVar("T", bound=np.generic)
 
@@ -38,6 +39,8 @@ class SampleBatch:
         lengths: uint16 [k, F], number of ids of each feature in each sample; None: exactly one of each, so N = k F.
         weights: float32 [k], factor of each sample's loss; None: 1.
         groups: uint64 [k], group of each sample, such as its user; None: samples have no groups.
+        columns: the names of features, dense features and labels, by which a job or a model takes the samples; None:
+            they are unknown, and the samples must stand in the job's order.
 
     Example:
         Two samples of two features with one id each, one dense feature and one label:
@@ -65,6 +68,7 @@ class SampleBatch:
     lengths: NDArray[np.uint16] | None = None
     weights: NDArray[np.float32] | None = None
     groups: NDArray[np.uint64] | None = None
+    columns: SampleColumns | None = None
 
     @classmethod
     def of_fields(cls, ids: NDArray[np.uint64], dense: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
@@ -78,7 +82,9 @@ class SampleBatch:
         lengths = None if self.lengths is None else self.lengths[rows]
         weights = None if self.weights is None else self.weights[rows]
         groups = None if self.groups is None else self.groups[rows]
-        return type(self)(self._ids_of(rows), self.dense[rows], self.labels[rows], lengths, weights, groups)
+        return type(self)(
+            self._ids_of(rows), self.dense[rows], self.labels[rows], lengths, weights, groups, self.columns
+        )
 
     def _ids_of(self, rows: slice | NDArray[np.integer]) -> NDArray[np.uint64]:
         if self.lengths is None:
@@ -151,6 +157,7 @@ class SampleBatch:
         """Joins batches of the same features, dense features and labels, in order.
 
         If only some of the batches have weights, the weights of the others are 1; likewise missing groups are 0.
+        The columns keep their names if all batches agree.
         """
         lengths = weights = groups = None
         if any(batch.lengths is not None for batch in batches):
@@ -172,7 +179,55 @@ class SampleBatch:
             lengths,
             weights,
             groups,
+            batches[0].columns if all(batch.columns == batches[0].columns for batch in batches) else None,
         )
+
+    def named(self, columns: SampleColumns) -> Self:
+        """Returns the same samples with the names of their columns."""
+        return replace(self, columns=columns)
+
+    def arranged(self, wanted: SampleColumns, *, labelled: bool = True) -> Self:
+        """Returns the same samples with the columns of a job or a model, in its order.
+
+        Samples without names stay as they are.
+
+        Args:
+            wanted: the columns of the job or model.
+            labelled: whether labels are matched, too.
+
+        Raises:
+            InvalidArgument: the columns cannot be matched by name (`arrangement`).
+        """
+        if self.columns is None or self.columns == wanted:
+            return self
+        moves = arrangement(self.columns, wanted, labelled=labelled)
+        if not moves.changes:
+            return self
+        ids, lengths = self.ids, self.lengths
+        if moves.features is not None:
+            ids, lengths = self._with_features(moves.features)
+        moved = replace(
+            self,
+            ids=ids,
+            lengths=lengths,
+            dense=self.dense if moves.dense is None else np.ascontiguousarray(self.dense[:, moves.dense]),
+            labels=self.labels if moves.labels is None else np.ascontiguousarray(self.labels[:, moves.labels]),
+            columns=wanted,
+        )
+        if moves.tables is None:
+            return moved
+        return replace(moved, ids=in_table(moved.ids, moved.of_ids(moves.tables.astype(np.uint64))))
+
+    def _with_features(self, order: Order) -> tuple[NDArray[np.uint64], NDArray[np.uint16] | None]:
+        """Returns ids and lengths with the features in another order, int [F]."""
+        if self.lengths is None:
+            return self.by_field[:, order].reshape(-1), None
+        lengths = self.lengths[:, order]
+        of_features = self.lengths.astype(np.int64)
+        begins = (np.cumsum(of_features.reshape(-1)) - of_features.reshape(-1)).reshape(of_features.shape)[:, order]
+        counts = lengths.reshape(-1).astype(np.int64)
+        steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.ids[np.repeat(begins.reshape(-1), counts) + steps], np.ascontiguousarray(lengths)
 
     def check_arrays(self) -> None:
         """Raises InvalidArgument unless all arrays have the types and dimensions above; users may build batches."""

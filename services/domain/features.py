@@ -37,6 +37,8 @@ class Feature:
         table: number of its table.
         pooling: the form in which a model receives its rows.
         max_length: the most ids of it that a sample may have, 1..65,535; 1 with pooling ONE.
+        key: the name by which its values are hashed, where that is another one, such as that of a shared table; empty:
+            its own name.
 
     Example:
         >>> esd.Feature("genres", pooling=esd.Pooling.MEAN, max_length=8).max_length
@@ -51,6 +53,7 @@ class Feature:
     table: int = 0
     pooling: Pooling = Pooling.ONE
     max_length: int = 1
+    key: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.name) <= _LONGEST_NAME:
@@ -66,6 +69,13 @@ class Feature:
                 f"feature {self.name!r} has at most {self.max_length} ids per sample and no pooling: choose sum, mean "
                 "or list"
             )
+        if len(self.key) > _LONGEST_NAME:
+            raise InvalidArgument(f"the key of feature {self.name!r} has more than {_LONGEST_NAME} characters")
+
+    @property
+    def hash_key(self) -> str:
+        """The name by which its values are hashed."""
+        return self.key or self.name
 
 
 def single_ids(names: Iterable[str]) -> tuple[Feature, ...]:

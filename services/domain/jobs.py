@@ -10,6 +10,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.services.domain.columns import SampleColumns
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, check_features
 from esd.services.domain.losses import Loss
@@ -172,7 +173,13 @@ class DispatchOptions:
 
 
 # Of a job: the types of what its tuples hold, and of other attributes.
-_PARTS: dict[str, type] = {"features": Feature, "tables": TableSpec, "labels": str, "parameter_servers": str}
+_PARTS: dict[str, type] = {
+    "features": Feature,
+    "tables": TableSpec,
+    "labels": str,
+    "parameter_servers": str,
+    "dense_names": str,
+}
 _KINDS: dict[str, type] = {
     "dense_features": int,
     "model": ModelSpec,
@@ -192,6 +199,8 @@ class JobSpec(DispatchOptions):
         name: the job's name, not empty.
         features: the F features of a sample, in the order of their ids.
         dense_features: d, dense features per sample.
+        dense_names: their names, with their transforms (`ln(1 + price)`), by which samples are matched; empty: unknown.
+        rules: what else decides the samples' values, by name (`SampleColumns.rules`).
         batch_size: k, samples of one global batch.
         stream: says which samples these are, in words that are the same for the same samples only, at most 1,000
             characters; a job goes on with its own stream only. Empty: whoever submits answers for it.
@@ -231,6 +240,8 @@ class JobSpec(DispatchOptions):
     schedule: Schedule = CONSTANT
     dense_schedule: Schedule = CONSTANT
     labels: tuple[str, ...] = ("label",)
+    dense_names: tuple[str, ...] = ()
+    rules: tuple[tuple[str, str], ...] = ()
     stream: str = ""
     first_iteration: int = 0
     max_rows: int = 0
@@ -241,8 +252,7 @@ class JobSpec(DispatchOptions):
             raise InvalidArgument("the job's name is empty")
         self._check_kinds()
         DispatchOptions.__post_init__(self)
-        if not 1 <= len(set(self.labels)) == len(self.labels) <= MAX_LABELS or not all(self.labels):
-            raise InvalidArgument(f"labels are {list(self.labels)}, there must be 1..{MAX_LABELS} of different names")
+        self._check_names()
         if self.hash_field is not None:
             _check_range("hash_field", self.hash_field, 0, self.fields - 1)
         _check_range("batch_size", self.batch_size, 1)
@@ -269,6 +279,13 @@ class JobSpec(DispatchOptions):
                 f"parameter_servers names {repeated[0]} more than once; each shard has a server of its own"
             )
 
+    def _check_names(self) -> None:
+        if not 1 <= len(set(self.labels)) == len(self.labels) <= MAX_LABELS or not all(self.labels):
+            raise InvalidArgument(f"labels are {list(self.labels)}, there must be 1..{MAX_LABELS} of different names")
+        names = self.dense_names
+        if names and not len(set(names)) == len(names) == self.dense_features:
+            raise InvalidArgument(f"dense_names are {list(names)}, they must be {self.dense_features} different names")
+
     def _check_kinds(self) -> None:
         """Checks what a program may give by mistake: it would fail far from there, or be taken for something else."""
         for names, kind in _PARTS.items():
@@ -293,6 +310,11 @@ class JobSpec(DispatchOptions):
     def table(self) -> TableSpec:
         """The first table."""
         return self.tables[0]
+
+    @property
+    def columns(self) -> SampleColumns:
+        """The columns of the samples that the job takes."""
+        return SampleColumns(self.features, self.labels, self.dense_names, self.rules)
 
     def row_rates(self, table: TableSpec, steps: NDArray[np.integer]) -> NDArray[np.float32]:
         """Returns the learning rates of a table's rows in optimizer steps (iteration + 1), [r]: float32 [r]."""

@@ -14,6 +14,7 @@ from typing import Any
 from google.protobuf.json_format import ParseDict, ParseError
 
 from esd.protos import common_pb2, dispatcher_pb2
+from esd.services.domain.columns import SampleColumns
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
@@ -126,6 +127,34 @@ def _decode_tables(messages: Iterable[common_pb2.TableSpec]) -> tuple[TableSpec,
     return tuple(decode_table(message) for message in messages)
 
 
+def encode_columns(columns: SampleColumns) -> dispatcher_pb2.SampleColumns:
+    """Returns the message of samples' columns."""
+    return dispatcher_pb2.SampleColumns(
+        features=_encode_features(columns.features),
+        labels=columns.labels,
+        dense_names=columns.dense,
+        rules=_encode_rules(columns.rules),
+    )
+
+
+def decode_columns(message: dispatcher_pb2.SampleColumns) -> SampleColumns:
+    """Reads samples' columns. Raises InvalidArgument if a feature is out of range."""
+    return SampleColumns(
+        _decode_features(message.features),
+        tuple(message.labels),
+        tuple(message.dense_names),
+        _decode_rules(message.rules),
+    )
+
+
+def _encode_rules(rules: tuple[tuple[str, str], ...]) -> list[dispatcher_pb2.Rule]:
+    return [dispatcher_pb2.Rule(name=name, value=value) for name, value in rules]
+
+
+def _decode_rules(messages: Iterable[dispatcher_pb2.Rule]) -> tuple[tuple[str, str], ...]:
+    return tuple((message.name, message.value) for message in messages)
+
+
 def _encode_features(features: tuple[Feature, ...]) -> list[dispatcher_pb2.Feature]:
     return [
         dispatcher_pb2.Feature(
@@ -133,6 +162,7 @@ def _encode_features(features: tuple[Feature, ...]) -> list[dispatcher_pb2.Featu
             table=feature.table,
             pooling=_POOLINGS.encode(feature.pooling),
             max_length=feature.max_length,
+            key=feature.key,
         )
         for feature in features
     ]
@@ -140,7 +170,7 @@ def _encode_features(features: tuple[Feature, ...]) -> list[dispatcher_pb2.Featu
 
 def _decode_features(messages: Iterable[dispatcher_pb2.Feature]) -> tuple[Feature, ...]:
     return tuple(
-        Feature(message.name, message.table, _POOLINGS.decode(message.pooling), message.max_length or 1)
+        Feature(message.name, message.table, _POOLINGS.decode(message.pooling), message.max_length or 1, message.key)
         for message in messages
     )
 
@@ -192,6 +222,8 @@ def _decode_limits(message: dispatcher_pb2.WorkloadLimits) -> tuple[int, int]:
 _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "features": (_encode_features, _decode_features),
     "labels": (tuple, tuple),
+    "dense_names": (tuple, tuple),
+    "rules": (_encode_rules, _decode_rules),
     "workloads": (tuple, tuple),
     "workload_limits": (_encode_limits, _decode_limits),
     "criterion": (CRITERIA.encode, CRITERIA.decode),

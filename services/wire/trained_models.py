@@ -10,7 +10,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.wire.jobs import encode_job, job_of_json
 
-_PARTS = ("name", "features", "labels", "dense_features", "tables", "model", "seed")
+_PARTS = ("name", "features", "labels", "dense_features", "dense_names", "rules", "tables", "model", "seed")
 
 # Values for the other mandatory parts of a job. They do not affect a trained model, and are not in the file.
 _OTHERS = {

@@ -114,7 +114,7 @@ def expected_model() -> TrainedModel:
     stream = training_stream(TRAINED)
     job = TRAINED.job(
         features=stream.dataset.features,
-        dense_features=len(stream.dataset.dense_features),
+        dense_features=stream.dataset.dense_features,
         parameter_servers=("none",),
     )
     return train_reference(job, global_batches(stream, job.batch_size))

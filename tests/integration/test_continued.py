@@ -47,7 +47,7 @@ def test_two_runs_train_what_one_process_trains(kind: str, redis_url: str, tmp_p
         batch for options in (FIRST, SECOND) for batch in global_batches(first_samples(options.open(1024), 20 * 64), 64)
     ]
     dataset = FIRST.open(1024)
-    job = FIRST.job(features=dataset.features, dense_features=13, parameter_servers=("none",))
+    job = FIRST.job(features=dataset.features, dense_features=dataset.dense_features, parameter_servers=("none",))
     halved = Schedule(Decay.STEP, 0, 20, 0.5)
     expected = train_reference(replace(job, schedule=halved, dense_schedule=halved), batches)
     with np.load(tmp_path / "model.npz") as model:

@@ -63,7 +63,7 @@ def test_gauc_is_that_of_one_process(tmp_path: Path) -> None:
     result = training.run(options, store="memory", shards=1, out=None, watch=watch)
 
     dataset = options.open(1024)
-    job = options.job(features=dataset.features, dense_features=1, parameter_servers=("none",))
+    job = options.job(features=dataset.features, dense_features=dataset.dense_features, parameter_servers=("none",))
     batches = list(global_batches(dataset, 64))
     trained = SampleBatch.concatenate(batches)
     assert trained.groups is not None

@@ -64,9 +64,7 @@ def test_each_evaluation_is_that_of_one_process(store: str, redis_url: str) -> N
     stream = training_stream(options)
     dataset, held_out = stream.dataset, held_out_samples(options, stream)
     assert held_out is not None
-    job = options.job(
-        features=dataset.features, dense_features=len(dataset.dense_features), parameter_servers=("none",)
-    )
+    job = options.job(features=dataset.features, dense_features=dataset.dense_features, parameter_servers=("none",))
     batches = list(global_batches(dataset, 64))
     judged = SampleBatch.concatenate(list(held_out))
     assert (len(judged), len(batches)) == (800, 50)
@@ -102,7 +100,7 @@ def test_a_model_that_cannot_be_scored_here_is_refused_before_it_is_trained() ->
     """With services that run already, their workers may have a model that this machine lacks."""
     trained: list[int] = []
     options = replace(OPTIONS, model="nowhere.net:Net")
-    job = options.job(features=numbered_ids(26), dense_features=13, parameter_servers=("none",))
+    job = options.job(features=numbered_ids(26), dense_features=tuple(map(str, range(13))), parameter_servers=("none",))
 
     async def train_it() -> None:
         async with (

@@ -64,7 +64,12 @@ def test_a_cluster_trains_lists_as_one_process_does(
     store = redis_url if case.store == "redis" else "memory"
     result = training.run(options, store=store, shards=case.shards, out=tmp_path)
     opened = options.open(1024)
-    job = options.job(features=opened.features, dense_features=1, parameter_servers=("none",), labels=opened.labels)
+    job = options.job(
+        features=opened.features,
+        dense_features=opened.dense_features,
+        parameter_servers=("none",),
+        labels=opened.labels,
+    )
     expected = train_reference(job, global_batches(first_samples(opened, None), BATCH))
     assert result["iterations"] == ITERATIONS
     assert_trained(tmp_path / "model.npz", expected)

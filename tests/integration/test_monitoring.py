@@ -88,7 +88,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
             server.until("count(up == 1) == 4")
             job = OPTIONS.job(
                 features=stream.dataset.features,
-                dense_features=len(stream.dataset.dense_features),
+                dense_features=stream.dataset.dense_features,
                 parameter_servers=tuple(each.address for each in cluster.parameter_servers),
             )
 

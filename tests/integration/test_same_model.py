@@ -127,9 +127,7 @@ def stream(options: RunOptions):
 def reference(options: RunOptions, shuffled_by: np.random.Generator | None = None) -> TrainedModel:
     """As one process trains it; with the samples of each batch in another order on demand."""
     dataset = options.open(1024)
-    job = options.job(
-        features=dataset.features, dense_features=len(dataset.dense_features), parameter_servers=("none",)
-    )
+    job = options.job(features=dataset.features, dense_features=dataset.dense_features, parameter_servers=("none",))
     batches = list(stream(options))
     if shuffled_by is None:
         return train_reference(job, batches)
@@ -180,7 +178,7 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
 
 def assert_bytes_are_those_charged(result: Mapping[str, Any], simulated: Mapping[str, Any], case: Cluster) -> None:
     """The bytes on the links are the charged ones, the pushes of flushes, and a small overhead per message."""
-    job = case.options.job(features=numbered_ids(1), dense_features=0, parameter_servers=("any",))
+    job = case.options.job(features=numbered_ids(1), dense_features=(), parameter_servers=("any",))
     # Two halves there, and their answers; with whom rows are exchanged directly, too.
     frames = (
         4 * result["iterations"] * case.options.workers * (case.shards + case.options.direct * case.options.workers)

@@ -69,9 +69,7 @@ def test_a_cluster_trains_the_tables_of_one_process(case: Cluster, tmp_path: Pat
     result = training.run(case.options, store=redis_url if case.store == "redis" else "memory", shards=case.shards,
                        out=tmp_path)  # fmt: skip
     opened = case.options.open(1024)
-    job = case.options.job(
-        features=opened.features, dense_features=len(opened.dense_features), parameter_servers=("none",)
-    )
+    job = case.options.job(features=opened.features, dense_features=opened.dense_features, parameter_servers=("none",))
     expected = train_reference(job, batches(case.options))
     tolerance = 1e-3 if job.table.optimizer.kind is OptimizerKind.ADAM else 1e-4
     assert_trained(tmp_path / "model.npz", expected, tolerance)

@@ -78,7 +78,7 @@ async def running(
     ):
         job = OPTIONS.job(
             features=stream.dataset.features,
-            dense_features=len(stream.dataset.dense_features),
+            dense_features=stream.dataset.dense_features,
             parameter_servers=(cluster.parameter_servers[0].address,),
         )
         care = asyncio.create_task(cluster.supervisor.supervise(5))

@@ -61,7 +61,7 @@ async def _paused(options: RunOptions, deaths: int, folder: Path) -> tuple[JobSp
     ):
         job = options.job(
             features=stream.dataset.features,
-            dense_features=len(stream.dataset.dense_features),
+            dense_features=stream.dataset.dense_features,
             parameter_servers=tuple(server.address for server in cluster.parameter_servers),
         )
         killed = 0

@@ -238,7 +238,7 @@ async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path)
 
         job = options.job(
             features=dataset.features,
-            dense_features=len(dataset.dense_features),
+            dense_features=dataset.dense_features,
             parameter_servers=(cluster.parameter_servers[0].address,),
         )
 

@@ -38,7 +38,7 @@ def model_of_one_process(options: RunOptions) -> tuple[TrainedModel, list[Sample
     stream = training_stream(options)
     job = options.job(
         features=stream.dataset.features,
-        dense_features=len(stream.dataset.dense_features),
+        dense_features=stream.dataset.dense_features,
         parameter_servers=("none",),
         labels=stream.dataset.labels,
         iterations=stream.iterations,

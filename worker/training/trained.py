@@ -87,16 +87,19 @@ class TrainedModel:
     def scores(self, batch: SampleBatch) -> NDArray[np.float32]:
         """Returns the scores of k samples, float32 [k, L]: probabilities, or the values that its loss defines.
 
-        Ids that were never trained count with their initial rows. The labels of the batch are not used.
+        Columns are matched by name, in any order. Ids that were never trained count with their initial rows. The labels
+        of the batch are not used.
 
         Raises:
-            InvalidArgument: the argument is not a batch of samples, or their features are not the model's.
+            InvalidArgument: a column is missing, has another meaning or is unknown to the model; or the argument is not
+                a batch of samples.
         """
         if not isinstance(batch, SampleBatch):
             raise InvalidArgument(
                 f"a {type(batch).__name__} cannot be scored, only one batch of samples after the other: "
                 "`for batch in esd.read(..., labelled=False)`"
             )
+        batch = batch.arranged(self.job.columns, labelled=False)
         batch.check_shape(self.job.features, self.job.dense_features, len(self.job.labels))
         ids = batch.ids.reshape(-1)
         parts = parts_of_tables(ids, len(self.job.tables))

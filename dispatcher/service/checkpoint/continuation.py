@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from esd.dispatcher.service.state.manifest import Manifest
+from esd.services.domain.columns import changed_rules
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec, ModelSpec
 from esd.services.wire.jobs import job_of_json
@@ -16,6 +17,7 @@ _FREE = {
     "first_iteration",
     "max_rows",
     "at_max_rows",
+    "rules",
     "schedule",
     "seed",
     "stream",
@@ -70,6 +72,17 @@ def continuation(job: JobSpec, stored: bytes) -> JobSpec:
     if begun.first_iteration and not manifest.differences(begun):
         return begun
     return replace(job, first_iteration=manifest.iteration)
+
+
+def rules_changed(job: JobSpec, stored: bytes) -> list[str]:
+    """Returns a sentence for each rule of labels, weights and absent values that another job continues by.
+
+    Args:
+        job: the job that continues.
+        stored: the manifest of the checkpoint that it continues.
+    """
+    earlier = job_of_json(Manifest.decode(stored).job)
+    return changed_rules(earlier.rules, job.rules) if earlier.rules else []
 
 
 def _shape(model: ModelSpec) -> ModelSpec:

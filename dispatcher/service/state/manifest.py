@@ -17,6 +17,8 @@ from esd.services.domain.state import Evaluation, Quality
 from esd.services.wire.jobs import encode_job
 
 _FORMAT = 3
+# Of a job. The manifests of earlier versions lack these, and the keys of features: they are unknown then.
+_ADDED = ("dense_names", "rules")
 DENSE = "dense"  # the leading worker writes this part; the dispatcher writes the others
 
 
@@ -118,8 +120,11 @@ class Manifest:
     def differences(self, job: JobSpec) -> list[str]:
         """Returns the names of the fields that change the model and differ from the checkpoint's job."""
         asked = describe_job(job)
+        if "rules" not in self.job:  # not made by a schema, or by an earlier version
+            asked["features"] = [{k: v for k, v in each.items() if k != "key"} for each in asked["features"]]
         options = {option.name for option in fields(DispatchOptions)} | {"name"}
         names = {field.name for field in fields(JobSpec)} - options
+        names -= {name for name in _ADDED if name not in self.job}
         return sorted(name for name in names if asked.get(name) != self.job.get(name))
 
 

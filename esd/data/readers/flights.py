@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.data.dataset import columns_of
 from esd.data.hashing import READER_VERSION, derived_ids, file_fingerprint
 from esd.data.lines import line_blocks, read_line_blocks
 from esd.data.readers.flights_weather import WEATHER_FEATURES, WEATHER_FORMAT, HourlyWeather, days_since_1970
@@ -154,8 +155,9 @@ class FlightsDataset:
         return f"flights ({file_fingerprint(self._flights_file)}, reader {READER_VERSION})"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        for start in range(0, len(self._all), self._batch_size):
-            yield self._all[start : start + self._batch_size]
+        samples = self._all.named(columns_of(self))
+        for start in range(0, len(samples), self._batch_size):
+            yield samples[start : start + self._batch_size]
 
     @property
     def _all(self) -> SampleBatch:

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.data.dataset import columns_of
 from esd.data.hashing import READER_VERSION, derived_ids, file_fingerprint
 from esd.data.readers.journey_tables import (
     FILES,
@@ -77,8 +78,9 @@ class JourneyDataset:
         return f"journey ({files}, reader {READER_VERSION})"
 
     def __iter__(self) -> Iterator[SampleBatch]:
+        columns = columns_of(self)
         for start in range(0, len(self._seen), self._batch_size):
-            yield self._samples(self._seen[start : start + self._batch_size])
+            yield self._samples(self._seen[start : start + self._batch_size]).named(columns)
 
     @cached_property
     def _journey(self) -> Journey:

@@ -24,6 +24,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.data.dataset import columns_of
 from esd.data.hashing import READER_VERSION, derived_ids, field_key, hash_bytes
 from esd.data.readers.synthetic_options import SyntheticOptions
 from esd.services.domain.batches import SampleBatch
@@ -81,12 +82,13 @@ class SyntheticDataset:
         return cls(SyntheticOptions.parse(text), batch_size, seed)
 
     def __iter__(self) -> Iterator[SampleBatch]:
+        columns = columns_of(self)
         step = max(_BLOCK // self._batch_size, 1) * self._batch_size
         for start in itertools.count(0, step):
             stop = start + step if self.samples is None else min(start + step, self.samples)
             if stop <= start:
                 return
-            block = self._generate(np.arange(start, stop, dtype=np.uint64))
+            block = self._generate(np.arange(start, stop, dtype=np.uint64)).named(columns)
             for first in range(0, len(block), self._batch_size):
                 yield block[first : first + self._batch_size]
 

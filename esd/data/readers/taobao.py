@@ -23,6 +23,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.data.dataset import columns_of
 from esd.data.hashing import READER_VERSION, field_key, hash_bytes
 from esd.data.reader import ReadRequest
 from esd.data.records import Column, Kind, Records, TextFormat
@@ -143,12 +144,14 @@ class TaobaoDataset:
 
     def __iter__(self) -> Iterator[SampleBatch]:
         before = _Views.of(Records(np.zeros((0, 4), np.uint64), np.zeros((0, 1))))
+        columns = columns_of(self)
         position = 0  # of the first view that is behind `before`, among all views
         for views in _of_whole_users(map(_Views.of, self._files.records())):
             known = before.followed_by(views)
             for batch in self._samples(known, len(before), position):
-                for start in range(0, len(batch), self._batch_size):
-                    yield batch[start : start + self._batch_size]
+                named = batch.named(columns)
+                for start in range(0, len(named), self._batch_size):
+                    yield named[start : start + self._batch_size]
             position += len(views)
             before = known[-_OTHERS:]
         if not position:

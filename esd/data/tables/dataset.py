@@ -55,7 +55,7 @@ class _Table:
         self._span: Span | None = None
         self.features = schema.features
         self.labels = schema.labels
-        self.dense_features = schema.dense
+        self.dense_features = schema.dense_features
         self.skipped = 0
 
     @property
@@ -219,6 +219,7 @@ class _Cleaned:
 
     def __init__(self, schema: Schema, skip_bad: int, span: Span | None, *, labelled: bool) -> None:
         self._schema = schema
+        self._columns = schema.sample_columns
         self._labelled = labelled
         self._skip_bad = skip_bad
         self._span = span
@@ -239,6 +240,7 @@ class _Cleaned:
             samples, mistakes = samples_of(piece.batch, self._schema, labelled=self._labelled)
         except pa.ArrowException as error:  # such as a time zone that is not known here
             raise InvalidArgument(f"{source}: {error}") from error
+        samples = samples.named(self._columns)
         mistakes += untimed
         if not mistakes:
             return samples

@@ -70,7 +70,7 @@ def test_a_process_that_has_ended_is_none() -> None:
 def test_the_links_bound_is_the_longer_direction_of_the_slowest_worker() -> None:
     stream = training_stream(OPTIONS)
     job = OPTIONS.job(
-        features=numbered_ids(4), dense_features=len(stream.dataset.dense_features), parameter_servers=("none",)
+        features=numbered_ids(4), dense_features=stream.dataset.dense_features, parameter_servers=("none",)
     )
     seconds = duplex_seconds(OPTIONS, job, stream, 100, {})
     assert len(seconds) == 12
@@ -86,7 +86,7 @@ def test_the_links_bound_is_that_of_the_workloads_that_ran(tmp_path: Path) -> No
     options = replace(OPTIONS, workloads="balanced")
     stream = training_stream(options)
     job = options.job(
-        features=stream.dataset.features, dense_features=len(stream.dataset.dense_features), parameter_servers=("none",)
+        features=stream.dataset.features, dense_features=stream.dataset.dense_features, parameter_servers=("none",)
     )
     planner = Planner(job, [10e6, 10e6, 1e6], [100] * 3)
     log = DecisionLog(tmp_path / "decisions", {}, resume=False)
@@ -109,7 +109,7 @@ def test_the_links_bound_is_that_of_the_workloads_that_ran(tmp_path: Path) -> No
 def test_the_arithmetic_needs_no_services() -> None:
     stream = training_stream(OPTIONS)
     job = OPTIONS.job(
-        features=numbered_ids(4), dense_features=len(stream.dataset.dense_features), parameter_servers=("none",)
+        features=numbered_ids(4), dense_features=stream.dataset.dense_features, parameter_servers=("none",)
     )
     assert 0 < arithmetic_seconds(OPTIONS, job, stream, 100, iterations=8) < 1
 

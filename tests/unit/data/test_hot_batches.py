@@ -99,7 +99,7 @@ def test_a_hot_batch_moves_nothing(turns: bool, room: int) -> None:
         Turning(source) if turns else source, batch_size=SIZE, patience=200, rows=replace(ROWS, room=room)
     )
     options = RunOptions(data=URI, cache_rows=600, sync=f"replicated:{room}", batch=SIZE // 4, seed=ROWS.seed)
-    job = options.job(features=source.features, dense_features=13, parameter_servers=("none",))
+    job = options.job(features=source.features, dense_features=source.dense_features, parameter_servers=("none",))
     planner = Planner(job, [1e6] * 4, [600] * 4)
     hot_before, hot, pulls = 0, [], 0
     for batch in dataset:

@@ -139,7 +139,7 @@ def test_a_job_has_a_table_of_users_one_of_items_and_one_of_categories(tmp_path:
     (tmp_path / "a.csv").write_text(log.text())
     dataset = opened(tmp_path)
     job = RunOptions(data="taobao:a.csv", model="tbsm").job(
-        features=dataset.features, dense_features=0, parameter_servers=("any",), table="views"
+        features=dataset.features, dense_features=(), parameter_servers=("any",), table="views"
     )
     assert [table.name for table in job.tables] == ["views", "views~item", "views~category"]
 

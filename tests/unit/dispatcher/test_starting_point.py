@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from esd.dispatcher.service.checkpoint.continuation import goes_on_from, rules_changed
 from esd.dispatcher.service.checkpoint.resume import samples_after
 from esd.dispatcher.service.state.manifest import Manifest, describe_job
 from esd.services.domain.batches import LogEntry, SampleBatch
+from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.wire.batches import encode_batch
 
@@ -48,6 +50,30 @@ def test_the_limit_belongs_to_the_job_where_rows_are_forgotten(make_job):
     forgetting = replace(job, at_max_rows=RowLimitPolicy.FORGET)
     assert Manifest(describe_job(forgetting)).differences(replace(forgetting, max_rows=200)) == ["max_rows"]
     assert Manifest(describe_job(job)).differences(forgetting) == ["at_max_rows", "max_rows"]
+
+
+def test_another_job_continues_with_the_same_dense_columns_only(make_job):
+    first = replace(make_job(), dense_names=("price", "age"), rules=(("label", "0 or 1"),), checkpoint_every=5)
+    stored = Manifest(describe_job(first), iteration=10)
+    later = replace(first, first_iteration=10)
+    for names in (("age", "price"), ("ln(1 + price)", "age"), ("price", "w")):
+        with pytest.raises(FailedPrecondition, match="differs in dense_names"):
+            goes_on_from(replace(later, dense_names=names, seed=99), stored)
+    relabelled = replace(later, rules=(("label", "1 from 4 on"), ("weight", "w")))
+    assert goes_on_from(relabelled, stored)
+    assert rules_changed(relabelled, stored.encode()) == [
+        "label was 0 or 1 and is now 1 from 4 on",
+        "weight was not given and is now w",
+    ]
+    keyed = tuple(replace(each, key="things") for each in first.features)
+    with pytest.raises(FailedPrecondition, match="differs in features"):
+        goes_on_from(replace(later, features=keyed), stored)
+
+
+def test_a_manifest_of_an_earlier_version_knows_no_names(make_job):
+    job = replace(make_job(), dense_names=("price", "age"), rules=(("label", "0 or 1"),))
+    earlier = {name: value for name, value in describe_job(job).items() if name not in ("dense_names", "rules")}
+    assert Manifest(earlier).differences(job) == []
 
 
 def test_what_a_job_is_called_makes_no_other_model(make_job):

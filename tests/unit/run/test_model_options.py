@@ -16,7 +16,7 @@ from esd.services.domain.losses import Loss
 @pytest.mark.parametrize(("text", "widths"), [("256,128", (256, 128)), ("64", (64,)), ("", ()), (" 8, 4 ", (8, 4))])
 def test_widths_are_read(text: str, widths: tuple[int, ...]) -> None:
     assert parse_hidden(text) == widths
-    job = RunOptions(hidden=text).job(features=(Feature("user"),), dense_features=0, parameter_servers=("any",))
+    job = RunOptions(hidden=text).job(features=(Feature("user"),), dense_features=(), parameter_servers=("any",))
     assert job.model.hidden == widths
 
 
@@ -28,13 +28,13 @@ def test_what_are_no_widths_is_refused(text: str) -> None:
 
 def test_layers_have_limits() -> None:
     with pytest.raises(InvalidArgument, match=r"a hidden layer has width 0, it must be in 1\.\."):
-        RunOptions(hidden="0").job(features=(Feature("user"),), dense_features=0, parameter_servers=("any",))
+        RunOptions(hidden="0").job(features=(Feature("user"),), dense_features=(), parameter_servers=("any",))
 
 
 def test_a_schema_whose_labels_the_loss_does_not_take_is_refused_before_anything_starts(tmp_path: Path) -> None:
     schema = tmp_path / "schema.toml"
     schema.write_text('label = "stars"\nlabel-range = [0, 5]\nids = ["user"]\n')
-    shape = {"features": (Feature("user"),), "dense_features": 0, "parameter_servers": ("any",)}
+    shape = {"features": (Feature("user"),), "dense_features": (), "parameter_servers": ("any",)}
     with pytest.raises(InvalidArgument, match=r"labels in 0\.\.5 .* loss bce \(--loss\), which takes labels in 0\.\.1"):
         RunOptions(schema=schema).job(**shape)
     assert RunOptions(schema=schema, loss=Loss.MSE).job(**shape).model.loss is Loss.MSE
@@ -46,6 +46,6 @@ def test_a_schema_whose_labels_the_loss_does_not_take_is_refused_before_anything
 def test_a_job_on_files_of_ones_own_has_the_name_of_its_schema(tmp_path: Path, file: str, name: str) -> None:
     (tmp_path / file).write_text('label = "y"\nids = ["user"]\n')
     job = RunOptions(schema=tmp_path / file).job(
-        features=(Feature("user"),), dense_features=0, parameter_servers=("a:1",), stream="s", table=f"{name}-1"
+        features=(Feature("user"),), dense_features=(), parameter_servers=("a:1",), stream="s", table=f"{name}-1"
     )
     assert job.name == name

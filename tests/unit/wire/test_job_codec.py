@@ -50,14 +50,18 @@ def jobs(draw: st.DrawFn) -> JobSpec:
     fields = draw(st.integers(1, 100))
     poolings = [draw(st.sampled_from(Pooling)) for _ in range(fields)]
     features = tuple(
-        Feature(f"f{i}", 0, pooling, 1 if pooling is Pooling.ONE else 1 + 7 * i) for i, pooling in enumerate(poolings)
+        Feature(f"f{i}", 0, pooling, 1 if pooling is Pooling.ONE else 1 + 7 * i, draw(st.sampled_from(["", "item"])))
+        for i, pooling in enumerate(poolings)
     )
+    dense = draw(st.integers(0, 100))
     return JobSpec(
         name=draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)),
         workers=len(workloads),
         features=features,
         labels=tuple(f"label {i}" for i in range(draw(st.integers(1, 3)))),
-        dense_features=draw(st.integers(0, 100)),
+        dense_features=dense,
+        dense_names=draw(st.sampled_from([(), tuple(f"ln(1 + d{i})" for i in range(dense))])),
+        rules=draw(st.sampled_from([(), (("label", "1 from 4 on"), ("missing age", "35"))])),
         batch_size=sum(workloads),
         workloads=tuple(workloads),
         mechanism=draw(st.sampled_from(["random", "laia", "esd"])),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -65,6 +66,34 @@ def test_samples_of_several_tables_are_scored_with_trained_and_initial_rows(job,
     np.testing.assert_allclose(found, expected.detach().sigmoid().numpy(), rtol=1e-5)
     with pytest.raises(InvalidArgument, match=r"a list cannot be scored, only one batch of samples"):
         trained.scores([batch])
+
+
+def test_samples_are_scored_by_the_names_of_their_columns(make_job, tmp_path):
+    schema = esd.Schema("clicked", ("user", "item"), dense=("price", "age"), log=("price",), missing={"age": 30})
+    columns = schema.sample_columns
+    job = replace(
+        make_job(model="wdl", dense_features=2),
+        tables=TABLES[:1], features=columns.features, dense_names=columns.dense, rules=columns.rules,
+    )  # fmt: skip
+    arrays = {f"dense/{name}": values.numpy() for name, values in build_model(job).state_dict().items()}
+    nothing = {"ids": np.zeros(0, np.uint64), "rows": np.zeros((0, 4), np.float32)}
+    np.savez(tmp_path / "model.npz", model=np.array(describe_model(job)), **arrays, **nothing)
+    model = esd.TrainedModel.load(tmp_path / "model.npz")
+    frame = pa.table({"user": ["a", "b"], "item": [1, 2], "price": [9.0, 1.0], "age": [20.0, 50.0]})
+
+    def scores(schema):
+        (batch,) = esd.read(frame, schema, labelled=False)
+        return model.scores(batch)
+
+    expected = scores(schema)
+    shuffled = replace(schema, ids=("item", "user"), dense=("age", "price"), label="other")
+    np.testing.assert_array_equal(scores(shuffled), expected)
+    with pytest.raises(InvalidArgument, match=r"dense features of the samples lack 'ln\(1 \+ price\)'"):
+        scores(replace(schema, log=()))
+    with pytest.raises(InvalidArgument, match="missing age is 31 in the schema of the samples"):
+        scores(replace(schema, missing={"age": 31}))
+    with pytest.raises(InvalidArgument, match="'item' of the samples has a hash key 'things'"):
+        scores(replace(schema, ids=("user", esd.Id("item", table="things"))))
 
 
 def test_what_is_no_file_of_a_model_is_refused(job, tmp_path):
