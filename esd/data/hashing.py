@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,7 @@ def hash_bytes(key: int, value: bytes) -> int:
     return int(_fold(_start(key, len(value)), [word.reshape(1) for word in words])[0])
 
 
+@lru_cache(maxsize=4096)
 def field_key(name: str) -> int:
     """Returns the key with which a field's values are hashed."""
     return hash_bytes(0, name.encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 from dataclasses import fields
+from functools import lru_cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -23,11 +24,16 @@ def check_kinds(made: Any, what: str) -> None:
     Raises:
         InvalidArgument: a field is of another kind.
     """
-    hints = get_type_hints(type(made))
+    hints = _hints(type(made))
     for each in fields(made):
         value = getattr(made, each.name)
         if not _fits(value, hints[each.name]):
             raise InvalidArgument(f"{what.format(each.name)} is {value!r}, it must be {_words(hints[each.name])}")
+
+
+@lru_cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return get_type_hints(kind)  # which compiles the text of every annotation
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from esd.data.kinds import check_kinds
@@ -104,9 +105,9 @@ class TableOptions:
             raise InvalidArgument(f"optimizer {self.optimizer!r} of a table is unknown, choose {', '.join(known)}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Schema:
-    """Says what the columns of a table are. Columns that it does not name are not read.
+    """Describes the columns of a table. Columns without a description are not read.
 
     Attributes:
         label: the column of the label, or the columns of several.
@@ -170,44 +171,44 @@ class Schema:
         self._check_labels()
         self._check_numbers()
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """The columns of the labels."""
         return (self.label,) if isinstance(self.label, str) else tuple(self.label)
 
-    @property
+    @cached_property
     def id_columns(self) -> tuple[Id | IdList, ...]:
         """The columns of `ids`, each described."""
         return tuple(Id(each) if isinstance(each, str) else each for each in self.ids)
 
-    @property
+    @cached_property
     def categories(self) -> tuple[str, ...]:
         """All columns whose values are told apart, each once."""
         group = () if self.group is None else (self.group,)
         return tuple(dict.fromkeys([*(each.column for each in self.id_columns), *group]))
 
-    @property
+    @cached_property
     def times(self) -> tuple[str, ...]:
         """The column of times, if there is one."""
         return () if self.time is None else (self.time,)
 
-    @property
+    @cached_property
     def numbers(self) -> tuple[str, ...]:
         """The columns of numbers: the labels, the dense features, the weight."""
         return (*self.labels, *self.dense, *(() if self.weight is None else (self.weight,)))
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """All columns that samples are made of."""
         return (*self.categories, *self.numbers)
 
-    @property
+    @cached_property
     def table_names(self) -> tuple[str | None, ...]:
         """The tables of the ids, by number; None is the job's first one, which is the first here if it is used."""
         used = dict.fromkeys([*(each.table for each in self.id_columns), *(None for _ in self.crosses)])
         return (*([None] if None in used else []), *(name for name in used if name is not None))
 
-    @property
+    @cached_property
     def features(self) -> tuple[Feature, ...]:
         """The F features: the ids, then the crosses."""
         number = {name: at for at, name in enumerate(self.table_names)}
@@ -219,12 +220,12 @@ class Schema:
         ]
         return (*features, *(Feature(CROSS.join(cross), number[None]) for cross in self.crosses))
 
-    @property
+    @cached_property
     def dense_features(self) -> tuple[str, ...]:
         """Names of the d dense features, with their transforms."""
         return tuple(f"ln(1 + {name})" if name in self.log else name for name in self.dense)
 
-    @property
+    @cached_property
     def rules(self) -> tuple[tuple[str, str], ...]:
         """What decides labels, weights and absent values, by name (`SampleColumns.rules`)."""
         label = "0 or 1"
@@ -238,12 +239,12 @@ class Schema:
         rules |= {f"{MISSING}{name}": repr(value) for name, value in self.missing.items()}
         return tuple(sorted(rules.items()))
 
-    @property
+    @cached_property
     def sample_columns(self) -> SampleColumns:
         """The columns of the samples that the schema makes."""
         return SampleColumns(self.features, self.labels, self.dense_features, self.rules)
 
-    @property
+    @cached_property
     def to_score(self) -> Schema:
         """The same without what only training needs besides the labels: weight, group and time."""
         needed = {*(each.column for each in self.id_columns), *self.dense}
