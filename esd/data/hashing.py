@@ -5,7 +5,8 @@ This is the specification. It is stable for ever and equal on all platforms; who
     hash(key, bytes) = fold mix64(h ^ word) over the little-endian 64-bit words of the bytes, the last word
                        padded with zeros, from h = mix64(key ^ (length * 0x9e3779b97f4a7c15 mod 2^64))
     field key        = hash(0, field name in UTF-8)
-    id of a value    = hash(field key, value bytes as they stand in the file)
+    id of a value    = hash(field key, value bytes as they stand in the file); for the `True` and `False` of a table, as
+                       Python writes them, the bytes are `true` and `false`
     id of a derived value (a cross of fields, a number computed from others)
                      = hash(key of its name, its parts as 8 little-endian bytes each: ids or integers)
 
@@ -29,7 +30,7 @@ from esd.data.memory import recall, remember
 from esd.services.domain.ids import GOLDEN, mix64
 
 # Part of every data set's fingerprint. Raise it when any reader makes other ids, labels or features of the same input.
-READER_VERSION = 1
+READER_VERSION = 2
 
 _CONTENT = "content"  # the kind of what is remembered here
 # A file that was changed within one step of its file system's clock may be changed once more and look the same.

@@ -32,7 +32,7 @@ def check_kinds(made: Any, what: str) -> None:
 
 
 @lru_cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)  # which compiles the text of every annotation
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
 import zlib
@@ -29,10 +30,12 @@ class ByteStream(Protocol):
 def line_blocks(file: ByteStream) -> Iterator[bytes]:
     """Yields the content in blocks of about 1 MiB that end where a line ends; the last one as the file ends.
 
-    Of a line without end only MAX_LINE_BYTES + 1 bytes are kept: enough for the parser to refuse it.
+    A byte order mark at the beginning is left out. Of a line without end only MAX_LINE_BYTES + 1 bytes are kept: enough
+    for the parser to refuse it.
     """
-    rest = b""
+    rest, begun = b"", False
     while chunk := file.read(BLOCK_BYTES):
+        chunk, begun = chunk if begun else chunk.removeprefix(codecs.BOM_UTF8), True
         end = chunk.rfind(b"\n") + 1
         if end == 0:
             rest = (rest + chunk)[: MAX_LINE_BYTES + 1]

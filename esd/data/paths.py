@@ -1,79 +1,169 @@
 """Which files a data set is read from, and in which order.
 
-One file; all files of a folder, but those that are hidden: their names, or those of folders they are in, begin with a
-dot or an underscore; those of a pattern such as `day_*.gz` or `events/day=*/*.parquet`; or several of these, separated
-by commas, one behind the other. Files of a folder or pattern follow each other by name, and numbers in names by value:
-day_2 comes before day_10.
+The text of `--data` is one file; a folder, of which all files are read except hidden ones, whose names or folders begin
+with a dot or an underscore; a pattern such as `day_*.gz` or `events/day=*/*.parquet`; or several of these, separated by
+commas, in the order in which they are written. Files of a folder or pattern follow each other by name, and numbers in
+names by value: day_2 comes before day_10. Links are followed; a folder that is reached twice is read once.
 """
 
 from __future__ import annotations
 
+import glob
+import logging
+import os
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 from esd.services.domain.errors import InvalidArgument, NotFound
 
+_log = logging.getLogger(__name__)
+
 _NUMBER = re.compile(r"([0-9]+)")
-_HIDDEN = (".", "_")  # as of Spark's _SUCCESS, and of copies that are not complete
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_HIDDEN = (".", "_")  # as of Spark's _SUCCESS, and of incomplete copies
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_SHOWN = 5  # names of files in a message
 
 
-def find_files(patterns: str, start: Path, endings: tuple[str, ...] = ()) -> tuple[Path, ...]:
-    """Returns the files that somebody's text stands for, at least one, each once.
+def find_files(
+    patterns: str, start: Path, endings: tuple[str, ...] = (), recognised: Callable[[Path], bool] | None = None
+) -> tuple[Path, ...]:
+    """Returns the files of a text, at least one, each once.
 
     Args:
-        patterns: what the user wrote. A file whose name has a comma in it is meant before several files are.
+        patterns: the user's text. A file whose name has a comma in it takes precedence over several files.
         start: where relative paths start.
-        endings: that files must have; those of a folder that have another are left out. None are given: any.
+        endings: the endings of readable files; empty: any. Other files of a folder are left out, and a warning names
+            them.
+        recognised: decides by its content whether a file with another ending is readable, too.
 
     Raises:
-        NotFound: there is no file.
-        InvalidArgument: a file has another ending, is no regular file or is meant twice; a folder cannot be read.
+        NotFound: there is no such file.
+        InvalidArgument: a file has another ending, is no regular file, is a link without a target, has a name that is
+            not UTF-8 or is named twice; a folder cannot be read; the text is the address of a remote store.
     """
+    if _REMOTE.match(patterns):
+        raise InvalidArgument(f"data files {patterns!r} are remote: only local files are read, by their path")
+    search = _Search(endings, recognised or (lambda _: False))
     try:
-        whole = (start / Path(patterns).expanduser()).exists()
+        whole = os.path.lexists(start / Path(patterns).expanduser())
         each_one = [patterns] if whole else [part.strip() for part in patterns.split(",")]
         if "" in each_one:
-            raise InvalidArgument(f"data files {patterns!r} name nothing before or behind a comma")
-        found = [file for each in each_one for file in _found(start / Path(each).expanduser(), endings)]
+            raise InvalidArgument(f"data files {patterns!r} have an empty name before or after a comma")
+        found = [file for each in each_one for file in search.files(start / Path(each).expanduser())]
     except (OSError, ValueError) as error:
-        raise InvalidArgument(f"data files {patterns!r} cannot be found: {error}") from error
+        raise InvalidArgument(f"data files {_written(patterns)!r} cannot be found: {error}") from error
     seen: set[Path] = set()
     for file in found:
-        if not file.name.endswith(endings or ""):
+        if _written(file) != str(file):
+            raise InvalidArgument(f"data file {_written(file)} has a name that is not UTF-8: rename it")
+        if not search.reads(file):
             raise InvalidArgument(f"data file {file} must end in one of {', '.join(endings)}")
         if file in seen:
-            raise InvalidArgument(f"data file {file} is meant more than once by {patterns!r}")
+            raise InvalidArgument(f"data file {file} is named more than once by {patterns!r}")
         seen.add(file)
     return tuple(found)
 
 
-def _found(path: Path, endings: tuple[str, ...]) -> list[Path]:
-    if path.is_dir():
-        found = [
-            file
-            for file in path.rglob("*")
-            if file.is_file() and file.name.endswith(endings or "") and not _is_hidden(file.relative_to(path))
-        ]
-        nothing = f"folder {path} has no file" + (f" that ends in {', '.join(endings)}" if endings else "")
-    elif path.exists():
-        if not path.is_file():
-            raise InvalidArgument(f"data file {path} is not a file, a folder or a pattern of files")
-        return [path]
-    else:
-        root = Path(path.anchor)
-        found = [file for file in root.glob(str(path.relative_to(root))) if file.is_file()]
-        nothing = f"data file {path} does not exist"
-    if not found:
-        raise NotFound(nothing)
-    return sorted(found, key=_by_name)
+def folder_values(file: Path) -> dict[str, str | None]:
+    """Returns the values that the names of a file's folders state, by column: `day=2026-11-20` (Hive's layout).
+
+    None stands for an absent value. Of two folders with one column, the inner one counts.
+    """
+    named = [part.partition("=") for part in file.parent.parts if "=" in part]
+    return {unquote(name): None if value == _NO_VALUE else unquote(value) for name, _, value in named if name}
+
+
+class _Search:
+    """Finds files of these endings, or with a content that is recognised."""
+
+    def __init__(self, endings: tuple[str, ...], recognised: Callable[[Path], bool]) -> None:
+        self._endings = endings
+        self._recognised = recognised
+
+    def reads(self, file: Path) -> bool:
+        return file.name.endswith(self._endings or "") or self._recognised(file)
+
+    def files(self, path: Path) -> list[Path]:
+        if path.is_dir():
+            return self._of_folder(path)
+        if os.path.lexists(path):
+            _check_link(path)
+            if not path.is_file():
+                raise InvalidArgument(f"data file {path} is not a file, a folder or a pattern of files")
+            return [path]
+        found = self._of_pattern(path)
+        if not found:
+            raise NotFound(f"data file {_written(path)} does not exist")
+        return sorted(found, key=_by_name)
+
+    def _of_folder(self, path: Path) -> list[Path]:
+        found = [file for file in _walk(path) if not _is_hidden(file.relative_to(path))]
+        read = [file for file in found if file.is_file() and self.reads(file)]
+        left_out = sorted(str(file.relative_to(path)) for file in set(found) - set(read))
+        if not read:
+            endings = f" that ends in {', '.join(self._endings)}" if self._endings else ""
+            raise NotFound(f"folder {_written(path)} has no file{endings}")
+        if left_out:
+            names = ", ".join(map(_written, left_out[:_SHOWN])) + (", ..." if len(left_out) > _SHOWN else "")
+            _log.warning(
+                "%d files of folder %s are left out, since they are no regular files or of an unknown format: %s",
+                len(left_out), _written(path), names,
+            )  # fmt: skip
+        return sorted(read, key=_by_name)
+
+    def _of_pattern(self, path: Path) -> list[Path]:
+        found: dict[Path, Path] = {}  # by the real path: `**` reaches a file again through links
+        for name in glob.iglob(str(path), recursive=True, include_hidden=True):  # noqa: PTH207 - follows links
+            each = Path(name)
+            _check_link(each)
+            if each.is_dir():
+                if not _is_hidden(Path(each.name)) and "**" not in path.parts:
+                    for file in self._of_folder(each):
+                        found.setdefault(file.resolve(), file)
+            else:
+                found.setdefault(each.resolve() if "**" in path.parts else each, each)
+        return list(found.values())
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yields all files below a folder, through links, each real folder once."""
+
+    def refuse(error: OSError) -> None:
+        raise InvalidArgument(f"folder {_written(error.filename)} cannot be read: {error.strerror}")
+
+    seen: set[tuple[int, int]] = set()
+    for place, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
+        stat = Path(place).stat()
+        if (stat.st_dev, stat.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((stat.st_dev, stat.st_ino))
+        for name in names:
+            _check_link(Path(place, name))
+            yield Path(place, name)
+
+
+def _check_link(path: Path) -> None:
+    if path.is_symlink() and not path.exists():
+        raise InvalidArgument(
+            f"data file {_written(path)} is a link to {_written(path.readlink())}, which does not exist"
+        )
 
 
 def _is_hidden(path: Path) -> bool:
     return any(part.startswith(_HIDDEN) and "=" not in part for part in path.parts)  # `_day=3` has the rows of a day
 
 
+def _written(path: Path | str) -> str:
+    """Returns a path as UTF-8 can write it."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
 def _by_name(file: Path) -> list[tuple[list[str | int], str]]:
-    """Returns what orders files by name: of each part of the path its texts, and between them its numbers."""
+    """Returns the key that orders files by name: the texts of each part of the path, and their numbers by value."""
     return [
         ([int(piece) if piece.isdecimal() else piece for piece in _NUMBER.split(part)], part) for part in file.parts
     ]

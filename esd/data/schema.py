@@ -19,6 +19,7 @@ from esd.services.domain.features import MAX_LENGTH, Feature, Pooling, tables_of
 from esd.services.domain.tables import OptimizerKind, TableSpec
 
 CROSS = " x "  # between the names of a cross' parts
+TIME_UNITS = ("s", "ms", "us", "ns")
 REFUSE, CUT = "refuse", "cut"
 _LIST_POOLINGS = (Pooling.SUM.value, Pooling.MEAN.value, Pooling.LIST.value)
 
@@ -124,6 +125,8 @@ class Schema:
         tables: by name, how the tables that `ids` name differ.
         positive: the texts that are labels of 1; every other text is 0. None are given: labels are numbers.
         decimal: what stands before the fraction of a number in a file of texts, `.` or `,`; None: `.`.
+        time_unit: of times that are numbers since 1970: `s`, `ms`, `us` or `ns`; None: seconds, and larger numbers are
+            refused.
 
     Raises:
         InvalidArgument: something is of another kind than above; a column is named twice, or in a place that needs it
@@ -149,6 +152,7 @@ class Schema:
     tables: Mapping[str, TableOptions] = field(default_factory=dict)
     positive: tuple[str, ...] = ()
     decimal: str | None = None
+    time_unit: str | None = None
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -249,7 +253,7 @@ class Schema:
         """The same without what only training needs besides the labels: weight, group and time."""
         needed = {*(each.column for each in self.id_columns), *self.dense}
         missing = {name: value for name, value in self.missing.items() if name in needed}
-        return replace(self, weight=None, group=None, time=None, missing=missing)
+        return replace(self, weight=None, group=None, time=None, time_unit=None, missing=missing)
 
     def to_json(self) -> str:
         """Returns one text for each schema that makes other samples.
@@ -291,6 +295,8 @@ class Schema:
     def _check_numbers(self) -> None:
         if self.decimal not in (None, ".", ","):
             raise InvalidArgument(f"decimal is {self.decimal!r}, choose '.' or ','")
+        if self.time_unit is not None and self.time_unit not in TIME_UNITS:
+            raise InvalidArgument(f"time_unit is {self.time_unit!r}, choose {', '.join(TIME_UNITS)}")
         for name in self.log:
             if name not in self.dense:
                 raise InvalidArgument(f"log names {name!r}, which is not among the dense columns {list(self.dense)}")

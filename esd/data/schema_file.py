@@ -76,10 +76,11 @@ def _schema(document: dict[str, Any]) -> Schema:
     if not isinstance(crosses, list):
         raise InvalidArgument(f"crosses is {crosses!r}, it must be a list of lists of columns")
     values["crosses"] = tuple(_names(cross, "a cross") for cross in crosses)
-    for key in ("weight", "group", "time", "decimal"):
+    for key in ("weight", "group", "time", "decimal", "time_unit"):
         if not isinstance(values.get(key, ""), str):
-            what = "'.' or ','" if key == "decimal" else "the name of a column"
-            raise InvalidArgument(f"{key} is {values[key]!r}, it must be {what}")
+            special = {"decimal": "'.' or ','", "time_unit": "s, ms, us or ns"}
+            what = special.get(key, "the name of a column")
+            raise InvalidArgument(f"{key.replace('_', '-')} is {values[key]!r}, it must be {what}")
     _check_labels(values)
     missing = values.get("missing", {})
     if not isinstance(missing, dict) or not all(isinstance(value, str | int | float) for value in missing.values()):

@@ -12,6 +12,7 @@ from esd.data.lines import first_lines, read_line_blocks
 from esd.data.reader import ReadRequest
 from esd.data.records import RecordReader, Records, TextFormat
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import single_ids
 
 
@@ -76,15 +77,19 @@ class TextFiles:
         """Reads all files, in blocks.
 
         Raises:
-            InvalidArgument: a malformed record when `skip_bad` of them were skipped already.
+            InvalidArgument: a malformed record when `skip_bad` of them were skipped already; all records are malformed.
         """
         reader = RecordReader(self._format, self._skip_bad)
         self.skipped = 0
+        found = False
         for file in self._files:
             for records in reader.read(str(file), read_line_blocks(file)):
                 self.skipped = reader.skipped
+                found = True
                 yield records
         self.skipped = reader.skipped
+        if not found:
+            raise InvalidArgument(f"{self}: no line is a record, all {reader.skipped:,} were skipped (--skip-bad)")
 
 
 class TextDataset:

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -69,6 +70,13 @@ void add(DistinctIds& distinct, const In1<std::uint64_t>& ids) {
   distinct.add(ids.data(), ids.size());
 }
 
+// Python writes `True` and Arrow `true`: one truth value has one id.
+std::uint64_t hash_value(std::uint64_t field_key, const char* text, std::size_t length) {
+  if (length == 4 && std::memcmp(text, "True", 4) == 0) return hash_text(field_key, "true", 4);
+  if (length == 5 && std::memcmp(text, "False", 5) == 0) return hash_text(field_key, "false", 5);
+  return hash_text(field_key, text, length);
+}
+
 // Text i is text[offsets[i] .. offsets[i + 1]).
 template <typename Offset>
 auto hash_texts(std::uint64_t field_key, const In1<Offset>& offsets, const In1<std::uint8_t>& text) {
@@ -82,7 +90,7 @@ auto hash_texts(std::uint64_t field_key, const In1<Offset>& offsets, const In1<s
     inside = at[0] >= 0;
     for (std::size_t i = 0; i < ids.size() && inside; ++i) {
       inside = at[i] <= at[i + 1] && static_cast<std::size_t>(at[i + 1]) <= text.size();
-      if (inside) ids[i] = hash_text(field_key, bytes + at[i], static_cast<std::size_t>(at[i + 1] - at[i]));
+      if (inside) ids[i] = hash_value(field_key, bytes + at[i], static_cast<std::size_t>(at[i + 1] - at[i]));
     }
   }
   if (!inside) throw std::invalid_argument("offsets must ascend and lie within the text");

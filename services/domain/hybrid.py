@@ -142,5 +142,5 @@ def as_capacities(values: ArrayLike, samples: int, workers: int) -> NDArray[np.i
 def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
     try:
         return np.asarray(values)
-    except ValueError as error:  # rows of unequal lengths
+    except (ValueError, TypeError, RuntimeError) as error:  # rows of unequal lengths; a tensor that numpy cannot read
         raise InvalidArgument(f"{name} are no array: {error}") from None

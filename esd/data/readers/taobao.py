@@ -29,6 +29,7 @@ from esd.data.reader import ReadRequest
 from esd.data.records import Column, Kind, Records, TextFormat
 from esd.data.split import SECOND, Span
 from esd.data.text_dataset import TextFiles
+from esd.native.text import DistinctIds
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, Pooling
@@ -146,7 +147,9 @@ class TaobaoDataset:
         before = _Views.of(Records(np.zeros((0, 4), np.uint64), np.zeros((0, 1))))
         columns = columns_of(self)
         position = 0  # of the first view that is behind `before`, among all views
+        users = DistinctIds()
         for views in _of_whole_users(map(_Views.of, self._files.records())):
+            self._check_together(users, views, position)
             known = before.followed_by(views)
             for batch in self._samples(known, len(before), position):
                 named = batch.named(columns)
@@ -156,6 +159,17 @@ class TaobaoDataset:
             before = known[-_OTHERS:]
         if not position:
             raise InvalidArgument(f"data file {self._files} has no line with the behaviour pv")
+
+    def _check_together(self, users: DistinctIds, views: _Views, position: int) -> None:
+        """Refuses a user whose lines stand apart: the history of each view would be cut where they begin again."""
+        beginning = views.users[views.begins]
+        known = len(users)
+        users.add(beginning)
+        if len(users) < known + len(beginning):
+            raise InvalidArgument(
+                f"{self._files}: a user returns among the views {position + 1:,} to {position + len(views):,}, after "
+                "views of others; the lines of a user must stand together: sort the file by user"
+            )
 
     def _samples(self, known: _Views, first: int, position: int) -> Iterator[SampleBatch]:
         """Makes samples of the known views from `first` on, which has this position among all views."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,9 @@ _WRITTEN = (kinds.is_boolean, kinds.is_temporal, kinds.is_decimal, kinds.is_bina
 
 
 _BINARY = "the label 0 or 1 (positive-from or label-range in the schema is for other numbers, positive for texts)"
-_WHOLE = ": pandas makes whole numbers floats where some are absent, astype('Int64') keeps them"
+_WHOLE = "a whole number (pandas makes whole numbers floats where some are absent)"
+_TRUTHS = {"True": "true", "False": "false"}  # as hash_texts has them
+_EXACT = 2.0**53  # up to here a float tells whole numbers apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +48,17 @@ class Mistakes:
     expected: str
 
 
-def check_types(schema: Schema, found: pa.Schema, source: str, *, written: bool = False, labelled: bool = True) -> None:
-    """Checks that a file or frame has the schema's columns, and that each can be what the schema says.
+def check_types(
+    schema: Schema, found: pa.Schema, source: str, *, texts: Collection[str] = (), labelled: bool = True
+) -> None:
+    """Checks that a file or frame has the schema's columns, and that each has a type that the schema can use.
 
     Args:
         schema: the schema.
         found: the columns that are there.
         source: the file or frame, for messages.
-        written: whether the values are texts in a file; which of them is no number is then told when it is read.
+        texts: names of columns whose values are texts in a file; which of them is no number is reported when it is
+            read.
         labelled: whether the labels must be there.
 
     Raises:
@@ -67,21 +72,24 @@ def check_types(schema: Schema, found: pa.Schema, source: str, *, written: bool 
             times = "no" if not index else "more than one"
             raise InvalidArgument(f"{source} has {times} column {name!r}; its columns are {', '.join(found.names)}")
         kind = found.field(index[0]).type
-        expected = "" if written else _expected_type(schema, name, kind)
+        expected = "" if name in texts else _expected_type(schema, name, kind)
         if expected:
             raise InvalidArgument(f"{source}: column {name!r} is of type {kind}, {expected}")
 
 
 def _expected_type(schema: Schema, name: str, kind: pa.DataType) -> str:
-    """Says what a column should be for the schema; nothing if its type fits."""
+    """Returns what a column should be for the schema; nothing if its type fits."""
+    if kinds.is_null(kind):  # no row has a value
+        lists = {each.column for each in schema.id_columns if isinstance(each, IdList)}
+        return "" if name in schema.missing or name in lists else f"which has no value: expected {_a_value(name)}"
     if name == schema.time and not is_time(kind):
         return f"expected {TIME}"
     if name in {each.column for each in schema.id_columns if isinstance(each, IdList)}:
-        fits = is_category(kind.value_type if is_list(kind) else kind)
+        fits = _can_be_ids(kind.value_type) if is_list(kind) else is_category(kind)
         return "" if fits else "lists are of texts, numbers or dates"
     if name in schema.categories:
-        hint = ": say its max (esd.IdList)" if is_list(kind) else _WHOLE if kinds.is_floating(kind) else ""
-        return "" if is_category(kind) else f"ids are texts, whole numbers or dates{hint}"
+        hint = ": give its max (esd.IdList)" if is_list(kind) else ""
+        return "" if _can_be_ids(kind) else f"ids are texts, whole numbers or dates{hint}"
     return _expected_number(schema, name, kind) if name in schema.numbers else ""
 
 
@@ -144,19 +152,35 @@ def _key(described: Id | IdList) -> int:
 
 
 def _single_ids(column: pa.Array, described: Id, schema: Schema, mistakes: list[Mistakes]) -> NDArray[np.uint64]:
+    column, broken = _whole_numbers(column)
+    if broken is not None:
+        mistakes.append(Mistakes(described.column, broken, _WHOLE))
     ids, absent = hashed(column, _key(described)), _absent(column)
     if absent is not None and not _replaced(ids, absent, described, schema):
         mistakes.append(Mistakes(described.column, absent, _a_value(described.column)))
     return ids
 
 
+def _whole_numbers(column: pa.Array) -> tuple[pa.Array, NDArray[np.bool_] | None]:
+    """Returns floats as whole numbers, absent where they are NaN, and marks those with a fraction or beyond 2^53."""
+    if not kinds.is_floating(column.type):
+        return column, None
+    numbers: NDArray[np.float64] = column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+    absent = np.isnan(numbers)
+    broken = ~absent & ((np.abs(numbers) > _EXACT) | (np.floor(numbers) != numbers))
+    right = np.where(absent | broken, 0, numbers).astype(np.int64)
+    return pa.array(right, mask=absent), broken if broken.any() else None
+
+
 def _list_ids(column: pa.Array, described: IdList, schema: Schema, mistakes: list[Mistakes]) -> _Ids:
     values, lengths = lists_of(column, described.separator)
+    values, broken = _whole_numbers(values)
+    if broken is not None:
+        mistakes.append(Mistakes(described.column, _rows_with(broken, lengths), f"{_WHOLE} in every place of the list"))
     ids, absent = hashed(values, _key(described)), _absent(values)
     if absent is not None and not _replaced(ids, absent, described, schema):
-        rows = np.zeros(len(lengths), np.bool_)
-        rows[np.repeat(np.arange(len(lengths)), lengths)[absent]] = True
-        mistakes.append(Mistakes(described.column, rows, f"{_a_value(described.column)} in every place of the list"))
+        expected = f"{_a_value(described.column)} in every place of the list"
+        mistakes.append(Mistakes(described.column, _rows_with(absent, lengths), expected))
     too_long = lengths > described.max
     if not too_long.any():
         return _Ids(ids, lengths)
@@ -164,6 +188,13 @@ def _list_ids(column: pa.Array, described: IdList, schema: Schema, mistakes: lis
         expected = f"at most {described.max} values (longer = 'cut' in the schema keeps the first ones)"
         mistakes.append(Mistakes(described.column, too_long, expected))
     return _Ids(ids[first_of_lists(lengths, described.max)], np.minimum(lengths, described.max))
+
+
+def _rows_with(values: NDArray[np.bool_], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Returns which rows have one of the values that are marked, bool [n]."""
+    rows = np.zeros(len(lengths), np.bool_)
+    rows[np.repeat(np.arange(len(lengths)), lengths)[values]] = True
+    return rows
 
 
 def _absent(column: pa.Array) -> NDArray[np.bool_] | None:
@@ -177,7 +208,8 @@ def _replaced(ids: NDArray[np.uint64], absent: NDArray[np.bool_], described: Id 
     """Puts the id of what stands for an absent value in the places of these. False if nothing does."""
     if described.column not in schema.missing:
         return False
-    ids[absent] = hash_bytes(_key(described), str(schema.missing[described.column]).encode())
+    text = str(schema.missing[described.column])
+    ids[absent] = hash_bytes(_key(described), _TRUTHS.get(text, text).encode())
     return True
 
 
@@ -286,6 +318,27 @@ def is_category(kind: pa.DataType) -> bool:
         return is_category(kind.value_type)
     texts = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary, kinds.is_integer)
     return any(check(kind) for check in (*texts, *_WRITTEN))
+
+
+def _can_be_ids(kind: pa.DataType) -> bool:
+    return is_category(kind) or kinds.is_floating(kind)
+
+
+def same_ids(one: pa.DataType, other: pa.DataType) -> bool:
+    """Tells whether equal values of columns of these types have equal ids."""
+    return one == other or _family(one) == _family(other) != ""
+
+
+def _family(kind: pa.DataType) -> str:
+    if kinds.is_dictionary(kind):
+        return _family(kind.value_type)
+    if is_list(kind):
+        family = _family(kind.value_type)
+        return family and f"lists of {family}"
+    if kinds.is_integer(kind) or kinds.is_floating(kind):
+        return "whole numbers"
+    texts = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
+    return "texts" if any(check(kind) for check in texts) else ""
 
 
 def _a_value(name: str) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from esd.data.dataset import Dataset
@@ -19,14 +20,15 @@ from esd.data.hashing import READER_VERSION, files_fingerprint
 from esd.data.paths import find_files
 from esd.data.schema import Schema
 from esd.data.split import TIME, Span, split
-from esd.data.tables.columns import Mistakes, check_types, samples_of, shown, without, wrong_rows
-from esd.data.tables.files import ENDINGS, Piece, Ragged, is_text, outline, pieces, row_count, sliced
+from esd.data.tables.columns import Mistakes, check_types, same_ids, samples_of, shown, without, wrong_rows
+from esd.data.tables.files import ENDINGS, Outline, Piece, Ragged, outline, pieces, recognised, row_count, sliced, whole
 from esd.data.tables.times import times_of, within
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 
 _log = logging.getLogger(__name__)
 
+_LARGE = 1e6  # a value of a dense feature that is worth a warning
 _COLUMNS = ("ids", "dense", "labels", "lengths", "weights", "groups")  # of a SampleBatch
 
 
@@ -100,17 +102,21 @@ class TableDataset(_Table):
         labelled: bool = True,
     ) -> None:
         super().__init__(schema, batch_size, skip_bad, labelled=labelled)
-        self._files = find_files(pattern, data_dir or Path(), ENDINGS)
-        first: pa.Schema | None = None
-        for file in self._files:
-            found, empty = outline(file)
-            if first is None:
-                first = found
-            check_types(self._schema, found, f"data file {file}", written=is_text(file), labelled=labelled)
-            if empty:
-                raise InvalidArgument(f"data file {file} has no rows")
-            if not is_text(file):
-                _check_same(self._schema, first, found, f"{file} and {self._files[0]}")
+        found = find_files(pattern, data_dir or Path(), ENDINGS, recognised)
+        outlines = {file: outline(file) for file in found}
+        for file, each in outlines.items():
+            check_types(self._schema, each.columns, f"data file {file}", texts=each.texts, labelled=labelled)
+        self._files = tuple(file for file in found if not outlines[file].empty)
+        if not self._files:
+            raise InvalidArgument(f"data file {found[0]} has no rows" + _and_others(len(found) - 1))
+        if len(self._files) < len(found):
+            empty = next(file for file in found if outlines[file].empty)
+            _log.warning(
+                "data file %s has no rows%s, and is left out", empty, _and_others(len(found) - len(self._files) - 1)
+            )
+        first = self._files[0]
+        for file in self._files[1:]:
+            _check_same(self._schema, outlines[first], outlines[file], f"{file} and {first}")
 
     @cached_property
     def samples(self) -> int | None:
@@ -125,7 +131,7 @@ class TableDataset(_Table):
         column = str(self._schema.time)
         for file in self._files:
             for piece in pieces(file, [column], []):
-                yield _present_times(piece.batch.column(column))
+                yield _present_times(piece.batch.column(column), self._schema)
 
     @property
     def fingerprint(self) -> str:
@@ -141,6 +147,7 @@ class TableDataset(_Table):
             for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._numbers, ragged):
                 yield from _cut(cleaned.samples(piece, str(file)), self._batch_size)
                 self.skipped = cleaned.skipped
+        cleaned.check_some(str(self._files[0]))
 
 
 class Frame(Protocol):
@@ -179,7 +186,7 @@ class FrameDataset(_Table):
     def times(self) -> Iterator[NDArray[np.int64]]:
         """See esd.data.split.Timed; rows without a time are left out."""
         for column in self._table[self._schema.time].chunks:
-            yield _present_times(column)
+            yield _present_times(column, self._schema)
 
     @property
     def fingerprint(self) -> str:
@@ -197,10 +204,11 @@ class FrameDataset(_Table):
         cleaned = _Cleaned(self._schema, self._skip_bad, self._span, labelled=self._labelled)
         first = 0
         for block in self._table.select([*self._schema.categories, *self._numbers, *cleaned.besides]).to_batches():
-            for batch in sliced(block):
+            for batch in sliced(_whole_frame(block, self._numbers)):
                 yield from _cut(cleaned.samples(Piece(batch, first), "the frame"), self._batch_size)
                 self.skipped = cleaned.skipped
                 first += len(batch)
+        cleaned.check_some("the frame")
 
 
 class _Cleaned:
@@ -224,6 +232,8 @@ class _Cleaned:
         self._skip_bad = skip_bad
         self._span = span
         self.skipped = 0
+        self._made = 0
+        self._large: set[str] = set()  # dense features that were warned of
         self.besides = [] if span is None else [each for each in schema.times if each not in schema.columns]
 
     def samples(self, piece: Piece, source: str) -> SampleBatch:
@@ -234,7 +244,7 @@ class _Cleaned:
         """
         untimed: list[Mistakes] = []
         if self._span is not None and self._schema.time is not None:
-            piece, absent = within(piece, self._schema.time, self._span)
+            piece, absent = within(piece, self._schema.time, self._span, self._schema.time_unit)
             untimed = [Mistakes(self._schema.time, absent, TIME)] if absent.any() else []
         try:
             samples, mistakes = samples_of(piece.batch, self._schema, labelled=self._labelled)
@@ -242,11 +252,31 @@ class _Cleaned:
             raise InvalidArgument(f"{source}: {error}") from error
         samples = samples.named(self._columns)
         mistakes += untimed
-        if not mistakes:
-            return samples
-        for row, mistake in wrong_rows(mistakes):
-            self._skip(_described(piece, source, row, mistake))
-        return without(samples, mistakes)
+        if mistakes:
+            for row, mistake in wrong_rows(mistakes):
+                self._skip(_described(piece, source, row, mistake))
+            samples = without(samples, mistakes)
+        self._made += len(samples)
+        self._warn_of_large(samples)
+        return samples
+
+    def check_some(self, source: str) -> None:
+        """Raises InvalidArgument if all rows were skipped: nothing would be learned, and nothing said."""
+        if self.skipped and not self._made and self._span is None:
+            raise InvalidArgument(f"{source}: no row is a sample, all {self.skipped:,} were skipped (--skip-bad)")
+
+    def _warn_of_large(self, samples: SampleBatch) -> None:
+        if not samples.dense.size:
+            return
+        most = np.abs(samples.dense).max(axis=0)
+        for at in np.flatnonzero(most > _LARGE):
+            name = self._columns.dense[at]
+            if name not in self._large:
+                self._large.add(name)
+                _log.warning(
+                    "dense feature %r has values up to %.3g: a model hardly learns from numbers far from 1; scale "
+                    "them, or name the column in `log` of the schema", name, most[at],
+                )  # fmt: skip
 
     def ragged(self, source: str) -> Ragged:
         """Returns what is told of the rows of a file that have more or fewer values than its header."""
@@ -272,8 +302,8 @@ def _cut(samples: SampleBatch, size: int) -> Iterable[SampleBatch]:
         yield samples[start : start + size]
 
 
-def _present_times(column: pa.Array) -> NDArray[np.int64]:
-    times, absent = times_of(column)
+def _present_times(column: pa.Array, schema: Schema) -> NDArray[np.int64]:
+    times, absent = times_of(column, schema.time_unit)
     return times[~absent]
 
 
@@ -281,9 +311,34 @@ def _count_within(times: Iterable[NDArray[np.int64]], span: Span) -> int:
     return sum(int(span.holds(each).sum()) for each in times)
 
 
-def _check_same(schema: Schema, first: pa.Schema, found: pa.Schema, files: str) -> None:
-    """Refuses a column whose type changes from file to file: its values would have other ids from there on."""
+def _whole_frame(block: pa.RecordBatch, numbers: list[str]) -> pa.RecordBatch:
+    try:
+        return whole(block, numbers)
+    except pa.ArrowInvalid as error:
+        raise InvalidArgument(f"the frame is damaged: {error}") from None
+
+
+def _and_others(count: int) -> str:
+    return f", and neither have {count} others" if count else ""
+
+
+def _check_same(schema: Schema, first: Outline, found: Outline, files: str) -> None:
+    """Refuses a column whose type changes from file to file: its values would have other ids from there on.
+
+    Texts may be of any type; but whole numbers in one file and numbers with a fraction, `12.0`, in another are told
+    apart by their texts.
+    """
     for name in dict.fromkeys([*schema.categories, *schema.times]):
-        before, now = first.field(name).type, found.field(name).type
-        if before != now:
+        before, now = first.columns.field(name).type, found.columns.field(name).type
+        if kinds.is_null(before) or kinds.is_null(now):
+            continue
+        if name in first.texts or name in found.texts:
+            looks = [(before, name in first.texts), (now, name in found.texts)]
+            fraction = any(kinds.is_floating(kind) and written for kind, written in looks)
+            if fraction and any(kinds.is_integer(kind) for kind, _ in looks) and name in schema.categories:
+                raise InvalidArgument(
+                    f"column {name!r} has whole numbers, such as 12, in one of {files}, and 12.0 in the other: these "
+                    "are two ids; write both alike (pandas: astype('Int64'))"
+                )
+        elif not same_ids(before, now):
             raise InvalidArgument(f"column {name!r} is of another type in {files}: {now} and {before}")

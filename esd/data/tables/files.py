@@ -1,6 +1,7 @@
 """The files of a table: how each is read in batches of a bounded size.
 
-The ending tells the format: .parquet; .arrow and .feather; .csv and .tsv, also .gz.
+The ending tells the format: .parquet; .arrow and .feather; .csv and .tsv, also .gz. A file with another ending is read
+if its first bytes are those of a Parquet or an Arrow file.
 """
 
 from __future__ import annotations
@@ -9,24 +10,29 @@ import codecs
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from esd.data.tables.quotes import CountingQuotes, quoted_over_lines
+from esd.data.paths import folder_values
+from esd.data.tables.quotes import quoted_over_lines, swallows_rows
+from esd.data.tables.text_stream import MAX_LINE_BYTES, SUBSTITUTE, TextStream
 from esd.services.domain.errors import InvalidArgument
 
 ROWS = 1 << 15  # of a batch
-_CSV_BYTES = 1 << 22  # of text that is parsed at once
+_CSV_BYTES = MAX_LINE_BYTES  # of text that is parsed at once; a line is at most as long
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}  # that may stand between the values
 _SHOWN = 40  # characters of a row
+_MAGIC = {b"PAR1": ".parquet", b"ARRO": ".arrow"}  # the first four bytes of files with another ending
+_ABSENT_TEXTS = ["", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "nan", "null", "\\N"]  # in a column of numbers
 _OTHERS = {b"\xff\xff\xff\xff": "an Arrow stream", b"FEA1": "Feather of version 1"}  # by their first four bytes
 _HEADER_BYTES = 1 << 16  # in which these are told apart
 _QUOTED = re.compile('"[^"]*"')  # a quote in a quoted value is doubled
@@ -57,55 +63,90 @@ class Piece:
         return self.first + 1 + (row if self.rows is None else int(self.rows[row]))
 
 
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is known of a file before it is read.
+
+    Attributes:
+        columns: its columns with their types, those of its folders' names (`day=3`) included. Of a file of texts, the
+            types are what the first megabytes look like; all of its values are texts.
+        empty: whether it has no rows.
+        texts: names of the columns whose values are texts, whatever their type.
+    """
+
+    columns: pa.Schema
+    empty: bool
+    texts: frozenset[str]
+
+
 def is_text(file: Path) -> bool:
     """Tells whether a file's values are texts, whatever they mean."""
     return _text_ending(file) in _DELIMITERS
 
 
-def column_types(file: Path) -> pa.Schema:
-    """Returns the columns of a file with their types, as `outline` does."""
-    return outline(file)[0]
+def recognised(file: Path) -> bool:
+    """Tells whether a file has the first bytes of a Parquet or an Arrow file."""
+    with suppress(OSError), file.open("rb") as opened:
+        return file.is_file() and opened.read(4) in _MAGIC
+    return False
 
 
-def outline(file: Path) -> tuple[pa.Schema, bool]:
-    """Returns the columns of a file with their types, and whether it has no rows.
-
-    The columns of text files are texts, which may be numbers. Of such a file this takes the first few megabytes.
+def outline(file: Path) -> Outline:
+    """Looks at a file: at its metadata, or at the first few megabytes of texts.
 
     Raises:
         InvalidArgument: the file is damaged, without any columns, or of another format than its ending says.
     """
     with _named(file):
-        if is_text(file):
-            found: list[str] = []
-            options = pyarrow.csv.ConvertOptions(strings_can_be_null=False)
-            with _open_text(file, options, lambda number, wrong: found.append(f"row {number}: {wrong}")) as reader:
-                empty = not any(len(block) for block in reader)
-            if empty and found:  # such as a header that has too few names
-                raise InvalidArgument(f"data file {file}: {found[0]}")
-            return reader.schema, empty
-        if file.suffix == ".parquet":
-            with pyarrow.parquet.ParquetFile(file) as opened:
-                return opened.schema_arrow, opened.metadata.num_rows == 0
-        with _open_arrow(file, [0]) as (found, reader):
-            return found, not any(len(reader.get_batch(at)) for at in range(reader.num_record_batches))
+        columns, empty = _look(file)
+        texts = set(columns.names) if is_text(file) else set()
+        for name in folder_values(file):
+            if name not in columns.names:
+                columns = columns.append(pa.field(name, pa.string()))
+                texts.add(name)
+        return Outline(columns, empty, frozenset(texts))
+
+
+def _look(file: Path) -> tuple[pa.Schema, bool]:
+    if is_text(file):
+        found: list[str] = []
+        options = pyarrow.csv.ConvertOptions(null_values=_ABSENT_TEXTS, strings_can_be_null=False)
+        with _open_text(file, options, lambda number, wrong: found.append(f"row {number}: {wrong}")) as (reader, _):
+            empty = not any(len(block) for block in reader)
+            columns = reader.schema
+        if empty and found:  # such as a header that has too few names
+            raise InvalidArgument(f"data file {file}: {found[0]}")
+        return columns, empty
+    if _format(file) == ".parquet":
+        with pyarrow.parquet.ParquetFile(file) as opened:
+            return opened.schema_arrow, opened.metadata.num_rows == 0
+    with _open_arrow(file, [0]) as (columns, reader):
+        return columns, not any(len(reader.get_batch(at)) for at in range(reader.num_record_batches))
+
+
+def _format(file: Path) -> str:
+    """Returns the ending that a file's format has."""
+    if file.name.endswith(ENDINGS):
+        return file.suffix
+    with file.open("rb") as opened:
+        return _MAGIC.get(opened.read(4), file.suffix)
 
 
 def row_count(file: Path) -> int | None:
-    """Returns the rows of a file, None if it is to be read to know.
+    """Returns the rows of a file, None if only reading it would tell.
 
     Raises:
         InvalidArgument: the file is damaged.
     """
-    if file.suffix != ".parquet":
-        return None
     with _named(file):
+        if is_text(file) or _format(file) != ".parquet":
+            return None
         rows: int = pyarrow.parquet.read_metadata(file).num_rows
         return rows
 
 
 def _left_out(_number: int, _wrong: str) -> None:
-    """Leaves every ragged row out: whoever makes samples of the file is told of it."""
+    """Leaves every ragged row out: the reader that makes samples of the file reports it."""
 
 
 def pieces(
@@ -114,7 +155,7 @@ def pieces(
     """Reads columns of a file, in the order of its rows, in pieces of at most `ROWS` rows.
 
     Args:
-        file: the file, which has these columns.
+        file: the file; it has these columns, or its folders' names have them.
         categories: columns whose values are told apart.
         numbers: columns of numbers. All of a file of texts are texts, as they are written.
         ragged: see there.
@@ -123,19 +164,52 @@ def pieces(
         InvalidArgument: the file is damaged.
     """
     with _named(file):
+        stated = _stated_by_folders(file, [*categories, *numbers])
+        inside = [[name for name in names if name not in stated] for names in (categories, numbers)]
+        if not any(inside):  # a column that tells how many rows there are
+            inside[0] = _look(file)[0].names[:1]
         if is_text(file):
-            yield from _of_text(file, [*categories, *numbers], ragged)
-        elif file.suffix == ".parquet":
-            yield from _of_parquet(file, categories, numbers)
+            found = _of_text(file, [*inside[0], *inside[1]], ragged)
+        elif _format(file) == ".parquet":
+            found = _of_parquet(file, *inside)
         else:
-            yield from _of_arrow(file, [*categories, *numbers])
+            found = _of_arrow(file, [*inside[0], *inside[1]])
+        for piece in found:
+            batch = piece.batch if is_text(file) else whole(piece.batch, numbers)
+            for name, value in stated.items():
+                batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.string()), len(batch)))
+            yield replace(piece, batch=batch)
+
+
+def _stated_by_folders(file: Path, columns: Sequence[str]) -> dict[str, str | None]:
+    values = folder_values(file)
+    wanted = [name for name in dict.fromkeys(columns) if name in values]
+    present = _look(file)[0].names if wanted else ()
+    return {name: values[name] for name in wanted if name not in present}
+
+
+def whole(batch: pa.RecordBatch, numbers: Sequence[str]) -> pa.RecordBatch:
+    """Returns a batch whose values were checked: offsets, places in dictionaries, UTF-8.
+
+    A column without any value, which has no type of its own, becomes one of absent numbers or texts.
+
+    Raises:
+        pa.ArrowInvalid: it is damaged.
+    """
+    batch.validate(full=True)
+    for at, field in enumerate(batch.schema):
+        if kinds.is_null(field.type):
+            kind = pa.float64() if field.name in numbers else pa.string()
+            batch = batch.set_column(at, field.name, pa.nulls(len(batch), kind))
+    return batch
 
 
 def _of_parquet(file: Path, categories: Sequence[str], numbers: Sequence[str]) -> Iterator[Piece]:
     types = pyarrow.parquet.read_schema(file)
     # A text that comes often is stored and hashed once.
     texts = [name for name in categories if kinds.is_string(types.field(name).type)]
-    with pyarrow.parquet.ParquetFile(file, read_dictionary=texts, pre_buffer=False) as opened:
+    options = {"read_dictionary": texts, "pre_buffer": False, "page_checksum_verification": True}
+    with pyarrow.parquet.ParquetFile(file, **options) as opened:
         first = 0
         for group in range(opened.num_row_groups):
             for batch in opened.iter_batches(ROWS, [group], [*categories, *numbers], use_threads=False):
@@ -144,7 +218,7 @@ def _of_parquet(file: Path, categories: Sequence[str], numbers: Sequence[str]) -
 
 
 def _of_arrow(file: Path, columns: Sequence[str]) -> Iterator[Piece]:
-    indices = list(map(column_types(file).get_field_index, columns))
+    indices = list(map(_look(file)[0].get_field_index, columns))
     with _open_arrow(file, indices) as (_, reader):
         first = 0
         for index in range(reader.num_record_batches):
@@ -157,6 +231,7 @@ def _of_text(file: Path, columns: Sequence[str], ragged: Ragged) -> Iterator[Pie
     # Numbers are texts, too, so that one that is none is a mistake of its row, and not of the file.
     types = dict.fromkeys(columns, pa.string())
     options = pyarrow.csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False)
+    separator, names = delimiter(file), _look(file)[0].names
     first = 0
     left: list[int] = []  # rows from `first` on that are left out
 
@@ -164,14 +239,37 @@ def _of_text(file: Path, columns: Sequence[str], ragged: Ragged) -> Iterator[Pie
         ragged(number, wrong)
         left.append(number - 1)
 
-    with _open_text(file, options, leave) as reader:
+    with _open_text(file, options, leave, len(names)) as (reader, stream):
         for block in reader:
             for batch in sliced(block):
                 end = first + len(batch) + len(left)
                 rows = np.delete(np.arange(first, end), [row - first for row in left if row < end])[: len(batch)]
-                yield Piece(batch, 0, rows=rows)
+                wrong = _wrong_texts(batch, stream, separator, len(names))
+                for at, message in sorted(wrong.items()):
+                    ragged(int(rows[at]) + 1, message)
+                right = np.setdiff1d(np.arange(len(batch)), list(wrong))
+                yield Piece(batch if not wrong else batch.take(pa.array(right)), 0, rows=rows[right])
                 first = int(rows[-1]) + 1
                 left = [row for row in left if row >= first]
+
+
+def _wrong_texts(batch: pa.RecordBatch, stream: TextStream, separator: str, columns: int) -> dict[int, str]:
+    """Returns a message for each row of a batch with a text that is not UTF-8, or that has swallowed other rows."""
+    wrong: dict[int, str] = {}
+    for name in batch.schema.names:
+        texts = batch.column(name)
+        if stream.substituted:
+            for row in np.flatnonzero(pc.match_substring(texts, SUBSTITUTE).to_numpy(zero_copy_only=False)):
+                shown = texts[int(row)].as_py().replace(SUBSTITUTE, "\ufffd")[:_SHOWN]
+                wrong.setdefault(int(row), f"column {name!r}: expected a text in UTF-8, found {shown!r}")
+        if stream.quoted:
+            for row in np.flatnonzero(pc.match_substring(texts, "\n").to_numpy(zero_copy_only=False)):
+                text = texts[int(row)].as_py()
+                if swallows_rows(text, separator, columns):
+                    stream.reported += text.count("\n")
+                    lines = text.count("\n") + 1
+                    wrong.setdefault(int(row), f"column {name!r}: {lines} lines that look like rows stand in one quote")
+    return wrong
 
 
 def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -199,17 +297,20 @@ def _open_arrow(file: Path, columns: list[int]) -> Iterator[tuple[pa.Schema, pa.
 
 @contextmanager
 def _open_text(
-    file: Path, convert: pyarrow.csv.ConvertOptions, ragged: Ragged
-) -> Iterator[pyarrow.csv.CSVStreamingReader]:
+    file: Path, convert: pyarrow.csv.ConvertOptions, ragged: Ragged, columns: int | None = None
+) -> Iterator[tuple[pyarrow.csv.CSVStreamingReader, TextStream]]:
     refused: list[tuple[int, InvalidArgument]] = []
+    left_out = 0
 
     def invalid(row: pyarrow.csv.InvalidRow) -> str:
+        nonlocal left_out
         wrong = f"expected {row.expected_columns} values, found {row.actual_columns}: {row.text[:_SHOWN]!r}"
         try:
             ragged(row.number - 1, wrong)  # pyarrow counts the header
         except InvalidArgument as error:
             refused.append((row.number - 1, error))
             return "error"
+        left_out += 1
         return "skip"
 
     # A quoted value may have the ends of lines in it, and one of them may be the last in its block.
@@ -219,10 +320,13 @@ def _open_text(
     try:
         with (
             pa.input_stream(str(file), compression="detect") as source,
-            pa.PythonFile(counting := CountingQuotes(source), mode="r") as counted,
-            pyarrow.csv.open_csv(counted, read, parse, convert) as reader,
+            pa.PythonFile(stream := TextStream(source, file), mode="r") as checked,
+            _opened(checked, stream, read, parse, convert) as reader,
         ):
-            yield reader
+            if stream.substituted and any(SUBSTITUTE in name for name in reader.schema.names):
+                raise InvalidArgument(f"data file {file} is not UTF-8, as its header shows: convert it (iconv)")
+            counted = _RowCounter(reader)
+            yield counted, stream
     except pa.ArrowInvalid:
         if refused:
             number, error = refused[0]
@@ -230,15 +334,53 @@ def _open_text(
             raise InvalidArgument("; ".join(map(str, [error, *of_row]))) from None
         _check_quotes(file, separator)
         raise
-    if counting.one_may_be_open:
+    if stream.one_may_be_open:
         _check_quotes(file, separator)
+    if counted.ended and stream.quoted and stream.total_lines > counted.rows + left_out + 1 + stream.reported:
+        _check_swallowed(file, separator, columns or len(counted.schema))
+
+
+@contextmanager
+def _opened(source: pa.PythonFile, stream: TextStream, *options: object) -> Iterator[pyarrow.csv.CSVStreamingReader]:
+    """Opens a reader, and ends it such that its thread needs the interpreter no more: that aborts a process at exit."""
+    with pyarrow.csv.open_csv(source, *options) as reader:
+        try:
+            yield reader
+        finally:
+            stream.stop()
+            with suppress(pa.ArrowException, InvalidArgument, StopIteration):
+                while True:
+                    reader.read_next_batch()
+
+
+class _RowCounter:
+    """A reader that counts its rows."""
+
+    def __init__(self, reader: pyarrow.csv.CSVStreamingReader) -> None:
+        self._reader = reader
+        self.schema = reader.schema
+        self.rows = 0
+        self.ended = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._reader:
+            self.rows += len(batch)
+            yield batch
+        self.ended = True
 
 
 def _check_quotes(file: Path, separator: str) -> None:
-    """Refuses a file with a quote that is not closed: what follows it would be a part of its value."""
+    """Refuses a file with a quote that is not closed: the rest of the file would be a part of its value."""
     for each in quoted_over_lines(file, separator):
         if each.end is None:
             raise InvalidArgument(f"data file {file}: {each}")
+
+
+def _check_swallowed(file: Path, separator: str, columns: int) -> None:
+    """Refuses a file with rows inside a value of a column that is not read."""
+    for each in quoted_over_lines(file, separator, columns):
+        if each.swallows_rows:
+            raise InvalidArgument(f"data file {file}: {each}, and the lines between look like rows")
 
 
 def delimiter(file: Path) -> str:
@@ -266,7 +408,9 @@ def _named(file: Path) -> Iterator[None]:
             yield
         finally:
             cut = _cut(file, before)
-    except (pa.ArrowException, OSError) as error:
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"data file {file} is not UTF-8: {error}") from error
+    except (pa.ArrowException, OSError, ValueError, IndexError) as error:
         raise InvalidArgument(f"data file {file} cannot be read: {cut or error}") from error
     except InvalidArgument:
         if not cut:  # else the last row has fewer values for this reason

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 POINT, COMMA = ".", ","
 _NUMBER = r"^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(inf|infinity))$"
-_ABSENT = pa.array(["", "na", "n/a", "nan", "-nan", "null", "none", "#n/a", "#na", "#n/a n/a"])  # in lower case
+_ABSENT = pa.array(["", "na", "n/a", "nan", "-nan", "null", "none", "#n/a", "#na", "#n/a n/a", "\\n"])  # in lower case
 _WITH_COMMA = r"^\s*[-+]?[0-9]+,[0-9]+\s*$"
 
 

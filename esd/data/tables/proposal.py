@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,14 +15,19 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from esd.data.paths import find_files
+from esd.data.paths import find_files, folder_values
 from esd.data.tables.columns import hashed, is_category, is_number
-from esd.data.tables.files import ENDINGS, Piece, column_types, delimiter, is_text, pieces
+from esd.data.tables.files import ENDINGS, Piece, delimiter, is_text, outline, pieces, recognised
 from esd.data.tables.lists import is_list, lists_of
 from esd.data.tables.numbers import COMMA, POINT, have_comma, numbers_of
 from esd.data.tables.separators import found_separator
+from esd.data.tables.times import unit_of
 from esd.services.domain.errors import InvalidArgument
 
+_log = logging.getLogger(__name__)
+
+_VALUE = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?|")  # that no column is named
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LABELS = ("label", "click", "clicked", "is_click", "target", "y", "converted", "conversion", "bought", "purchased")
 _TIMES = ("timestamp", "ts", "time", "event_time", "at")  # of columns of numbers, in seconds
 _YES = ("yes", "y", "true", "t")  # of texts that are labels, in lower case
@@ -127,6 +134,8 @@ class Proposal:
         ids: the columns of ids.
         dense: the columns of dense features, each with the mean that can stand for absent values, None where none is.
         time: the column of when samples happened, if there is one.
+        time_unit: of times that are numbers; None: seconds, or no numbers.
+        notes: what should be looked at before the schema is used.
         unread: the columns that are left out, each with its type.
     """
 
@@ -139,10 +148,13 @@ class Proposal:
     dense: Mapping[str, float | None]
     time: str | None
     unread: Mapping[str, str]
+    time_unit: str | None = None
+    notes: tuple[str, ...] = ()
 
     def to_toml(self) -> str:
         """Returns the schema as a file with comments."""
-        lines = [f"# from {self.rows:,} rows of {self.files} files", f"label = {_text(self.label)}"]
+        lines = [f"# from {self.rows:,} rows of {self.files} files", *(f"# {note}" for note in self.notes)]
+        lines += [f"label = {_text(self.label)}"]
         lines += [] if self.made is None else [self.made.to_toml()]
         lines += [f"decimal = {_text(self.decimal)}"] if self.decimal != POINT else []
         lines.append("ids = [")
@@ -154,6 +166,7 @@ class Proposal:
         lines.append("]")
         lines.append("dense = [" + ", ".join(map(_text, self.dense)) + "]")
         lines += [f"time = {_text(self.time)}"] if self.time is not None else []
+        lines += [f"time-unit = {_text(self.time_unit)}"] if self.time_unit is not None else []
         lines += [f"# not read: {name}, of type {kind}" for name, kind in self.unread.items()]
         missing = [f'{_key(name)} = ""' for name, facts in self.ids.items() if facts.absent and not facts.unique]
         missing += [f"{_key(name)} = {mean:.6g}" for name, mean in self.dense.items() if mean is not None]
@@ -179,25 +192,34 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
         NotFound: there is no such file.
         InvalidArgument: a file is damaged or empty, or no column can be the label.
     """
-    files = find_files(pattern, Path(), ENDINGS)
-    types = column_types(files[0])
+    found = find_files(pattern, Path(), ENDINGS, recognised)
+    outlines = {file: outline(file) for file in found}
+    files = [file for file in found if not outlines[file].empty]
+    if not files:
+        raise InvalidArgument(f"data file {found[0]} has no rows")
+    types = outlines[files[0]].columns
     numbers = [each.name for each in types if is_number(each.type) and not is_category(each.type)]
     lists = [each.name for each in types if is_list(each.type) and is_category(each.type.value_type)]
     # What happened at a moment that is over teaches nothing of others.
     moments = [each.name for each in types if kinds.is_timestamp(each.type)]
     dates = [each.name for each in types if kinds.is_date(each.type)]
-    if not moments and not dates:
-        named = [each.name for each in types if is_number(each.type) and each.name.lower() in _TIMES]
-        moments = [name for name in named if name != label][:1]
+    dates += [name for name, value in folder_values(files[0]).items() if _DATE.fullmatch(value or "")]
     categories = [each.name for each in types if is_category(each.type) or each.name in lists]
     categories, numbers = ([name for name in names if name not in moments] for names in (categories, numbers))
     read = list(_first(files, categories, numbers, rows))
-    if not read:
-        raise InvalidArgument(f"data file {files[0]} has no rows")
     columns = {
         name: pa.chunked_array([piece.batch.column(name) for piece in read]).combine_chunks()
         for name in (*categories, *numbers)
     }
+    unit = None
+    if not moments and not dates:
+        named = [each.name for each in types if is_number(each.type) and each.name.lower() in _TIMES]
+        units = {name: _unit(columns[name]) for name in named if name != label}
+        moments = [name for name, each in units.items() if each is not None][:1]
+        for name in moments:
+            unit = units[name]
+            del columns[name]
+        categories, numbers = ([name for name in names if name not in moments] for names in (categories, numbers))
     decimals = []
     if is_text(files[0]) and delimiter(files[0]) != COMMA and not numbers:  # which have a point
         decimals = [
@@ -233,8 +255,26 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
         },
         dense={name: _stand_in(values[name]) for name in numbers if name != label},
         time=time,
+        time_unit=None if unit == "s" else unit,
+        notes=_notes(files[0], types.names),
         unread={each.name: str(each.type) for each in types if each.name not in (*columns, time)},
     )
+
+
+def _unit(column: pa.Array) -> str | None:
+    """Returns the unit of times that are numbers, or texts that say them; None if they are no times."""
+    numbers, _ = numbers_of(column)
+    return unit_of(pa.array(numbers))
+
+
+def _notes(file: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Returns what is odd about the names of the columns."""
+    values = [name for name in names if _VALUE.fullmatch(name)]
+    if not is_text(file) or not values or list(names) == [str(at) for at in range(len(names))]:
+        return ()
+    note = f"the first line of {file} looks like data, such as {values[0]!r}: has the file no header?"
+    _log.warning("%s", note)
+    return (note,)
 
 
 def _first(files: Sequence[Path], categories: Sequence[str], numbers: Sequence[str], rows: int) -> Iterator[Piece]:

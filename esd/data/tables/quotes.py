@@ -1,58 +1,31 @@
-"""Quotes of a file of texts that are opened and not closed: pyarrow takes all that follows for one value."""
+"""Quotes of a file of texts that are closed late or never: pyarrow takes all that lies between for one value."""
 
 from __future__ import annotations
 
 import gzip
-import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
-
-import pyarrow as pa
 
 _END = re.compile(rb'(?:[^"]|"")*+"')  # of a quoted value; a quote in it is doubled
 
 
-class CountingQuotes(io.RawIOBase):
-    """A stream that counts the quotes in what is read of it."""
-
-    def __init__(self, source: pa.NativeFile) -> None:
-        super().__init__()
-        self._source = source
-        self._odd = self._ended = False
-
-    @property
-    def one_may_be_open(self) -> bool:
-        """Whether it was read to its end and has an odd number of quotes."""
-        return self._ended and self._odd
-
-    def readable(self) -> bool:
-        """Tells that it is read."""
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Reads up to `size` bytes; nothing is left when there are none."""
-        found = cast(bytes, self._source.read(None if size < 0 else size))
-        self._odd ^= bool(found.count(b'"') % 2)
-        self._ended |= not found
-        return found
-
-
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """A quoted value that goes on behind the end of its line.
+    """A quoted value that continues after the end of its line.
 
     Attributes:
-        row: the row that it is in, from 1 on; the header is row 0.
+        row: the row of the value, from 1 on; the header is row 0.
         line: the line that opens it, from 1 on.
-        end: the line that closes it; None: nothing does.
+        end: the line that closes it; None: no line does.
+        swallows_rows: whether every whole line within the value has as many delimiters as a row.
     """
 
     row: int
     line: int
     end: int | None
+    swallows_rows: bool = False
 
     def __str__(self) -> str:
         return f"the quote that line {self.line} opens is " + (
@@ -60,13 +33,28 @@ class Quoted:
         )
 
 
-def quoted_over_lines(file: Path, delimiter: str) -> Iterator[Quoted]:
+def swallows_rows(value: str, delimiter: str, columns: int) -> bool:
+    """Tells whether the lines within a value look like rows: a quote too many has made one value of them.
+
+    The first and the last line of the value are parts of rows, and do not count.
+    """
+    lines = value.split("\n")[1:-1]
+    return bool(lines) and all(line.count(delimiter) == columns - 1 for line in lines)
+
+
+def quoted_over_lines(file: Path, delimiter: str, columns: int = 0) -> Iterator[Quoted]:
     """Yields the values of a file that have the ends of lines in them, in order.
 
-    A quote opens a value only at its beginning: elsewhere it is a letter as any other.
+    A quote opens a value only at its beginning: elsewhere it is a letter like any other.
+
+    Args:
+        file: the file.
+        delimiter: stands between values.
+        columns: how many values a row has; 0: unknown.
     """
-    begin = re.compile(rb'(?:^|%s)"' % re.escape(delimiter.encode()))
-    row, opened = 0, 0
+    mark = delimiter.encode()
+    begin = re.compile(rb'(?:^|%s)"' % re.escape(mark))
+    row, opened, like_rows = 0, 0, True
     with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             at = 0
@@ -74,15 +62,16 @@ def quoted_over_lines(file: Path, delimiter: str) -> Iterator[Quoted]:
                 if opened:
                     end = _END.match(line, at)
                     if end is None:
+                        like_rows &= number == opened or line.count(mark) == columns - 1
                         break
                     if number > opened:
-                        yield Quoted(row, opened, number)
+                        yield Quoted(row, opened, number, like_rows and number > opened + 1)
                     opened, at = 0, end.end()
                 found = begin.search(line, at)
                 if found is None:
                     break
-                opened, at = number, found.end()
-            if not opened and line.strip(b"\r\n"):  # pyarrow leaves out what is empty
+                opened, at, like_rows = number, found.end(), True
+            if not opened and line.strip(b"\r\n"):  # pyarrow leaves empty lines out
                 row += 1
     if opened:
         yield Quoted(row, opened, None)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from esd.data.tables.lists import lists_of
+from esd.data.tables.lists import BRACKETS, lists_of
 
 _SEPARATORS = ("|", ";", ",", " ")  # the first of equally frequent ones counts
 _LEAST_SHARE = 0.05  # of the texts that are not empty must have it
@@ -14,6 +14,8 @@ _LEAST_SHARE = 0.05  # of the texts that are not empty must have it
 
 def found_separator(column: pa.Array) -> str | None:
     """Returns what separates the values in the texts of a column, None if they look like single values.
+
+    Texts that are all written as Python and JSON write lists, `[1, 2]`, have commas.
 
     Separated values come in lists of different lengths, none of them is empty or begins or ends with a space or, as in
     lists of JSON, a bracket, and there are no more different ones than there are different lists. Values between spaces
@@ -26,6 +28,8 @@ def found_separator(column: pa.Array) -> str | None:
     texts, counts = counted.field("values").cast(pa.large_string()), counted.field("counts")
     filled = pc.not_equal(texts, "")
     texts, counts = texts.filter(filled), counts.filter(filled)
+    if len(texts) and _all(pc.match_substring_regex(texts, BRACKETS)):
+        return ","
     rows = pc.sum(counts).as_py() or 0
     shares = {each: _rows_with(each, texts, counts) / max(1, rows) for each in _SEPARATORS}
     fitting = [each for each, share in shares.items() if share >= _LEAST_SHARE and _separates(each, texts)]

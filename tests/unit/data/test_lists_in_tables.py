@@ -95,7 +95,7 @@ def test_a_list_that_is_too_long_is_cut_where_the_schema_says_so() -> None:
     ("schema", "named"),
     [
         (Schema("clicked", (IdList("seen", 2),)), None),
-        (Schema("clicked", ("seen",)), r"column 'seen' is of type list<.*: say its max \(esd.IdList\)"),
+        (Schema("clicked", ("seen",)), r"column 'seen' is of type list<.*: give its max \(esd.IdList\)"),
         (Schema("clicked", (IdList("weight", 2),)), "column 'weight' is of type double, lists are of"),
         (
             Schema("clicked", (IdList("tags", 4),)),

@@ -89,12 +89,11 @@ def test_texts_of_separated_values_are_lists(tmp_path: Path) -> None:
         (tmp_path / "schema.toml").write_text(text)
         schema = read_schema(tmp_path / "schema.toml")
         lists = {each.column: (each.max, each.separator) for each in schema.id_columns if isinstance(each, IdList)}
-        assert lists == {"genres": (4, "|"), "seen": (4, " "), "tags": (4, ";")}
+        assert lists == {"genres": (4, "|"), "seen": (4, " "), "tags": (4, ";"), "codes": (2, ",")}
         assert [each.column for each in schema.id_columns if isinstance(each, Id)] == [
             "place",
             "title",
             "amount",
-            "codes",
         ]
         assert '{ column = "genres", max = 4, separator = "|" },  # 9 values' in text
         assert sum(map(len, TableDataset(str(tmp_path / name), schema, 64))) == ROWS

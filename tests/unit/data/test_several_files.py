@@ -129,9 +129,9 @@ def test_a_mistake_has_the_line_of_its_file_and_skipped_ones_count_together(tmp_
         ("day_*.gz", NotFound, "day_*.gz does not exist"),
         ("empty", NotFound, "empty has no file"),
         ("a.txt,none.txt", NotFound, "none.txt does not exist"),
-        ("a.txt,?.txt", InvalidArgument, "a.txt is meant more than once by 'a.txt,?.txt'"),
-        ("a.txt,", InvalidArgument, "name nothing before or behind a comma"),
-        ("**a", InvalidArgument, "data files '**a' cannot be found"),
+        ("a.txt,?.txt", InvalidArgument, "a.txt is named more than once by 'a.txt,?.txt'"),
+        ("a.txt,", InvalidArgument, "have an empty name before or after a comma"),
+        ("**b", NotFound, "**b does not exist"),
         ("pipe", InvalidArgument, "pipe is not a file, a folder or a pattern of files"),
     ],
 )

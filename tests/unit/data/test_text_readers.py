@@ -140,7 +140,7 @@ def test_batches_are_bounded_and_iteration_starts_again(tmp_path):
         ("flights:x", "data 'flights' takes nothing behind its name, found 'x'"),
         ("criteo", "data 'criteo' names no file, write criteo:PATH"),
         ("criteo:", "names no file"),
-        ("criteo:a,,b", "data files 'a,,b' name nothing before or behind a comma"),
+        ("criteo:a,,b", "data files 'a,,b' have an empty name before or after a comma"),
     ],
 )
 def test_unusable_names_are_refused(tmp_path, uri, message):

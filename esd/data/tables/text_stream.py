@@ -1,0 +1,113 @@
+"""The bytes of a file of texts on their way to pyarrow: checked for what pyarrow does not report by name."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+
+from esd.services.domain.errors import InvalidArgument
+
+MAX_LINE_BYTES = 1 << 22
+SUBSTITUTE = "\x1a"  # ASCII's own mark for a character that could not be read
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what `surrogateescape` makes of such a byte
+_LONGEST_CHARACTER = 4  # bytes
+
+
+class TextStream(io.RawIOBase):
+    """A stream of UTF-8 that counts lines and quotes. Bytes that are not UTF-8 become `SUBSTITUTE`, one for one.
+
+    A thread of pyarrow reads ahead. After `stop` it finds the end, and needs the interpreter no more.
+
+    Attributes:
+        lines: how many lines have ended so far.
+        substituted: whether a byte was not UTF-8.
+        reported: how many ends of lines stand in values that were reported as rows between two quotes.
+    """
+
+    def __init__(self, source: pa.NativeFile, file: Path) -> None:
+        super().__init__()
+        self._source = source
+        self._file = file
+        self._rest = b""  # the beginning of a character
+        self._line_bytes = 0  # of the line that has not ended
+        self._odd = self._quoted = self._ended = self._stopped = False
+        self.lines = 0
+        self.substituted = False
+        self.reported = 0
+
+    @property
+    def one_may_be_open(self) -> bool:
+        """Whether it was read to its end and has an odd number of quotes."""
+        return self._ended and self._odd
+
+    @property
+    def quoted(self) -> bool:
+        """Whether a quote was read."""
+        return self._quoted
+
+    @property
+    def total_lines(self) -> int:
+        """The lines of the whole stream, when it was read to its end."""
+        return self.lines + (self._line_bytes > 0)
+
+    def readable(self) -> bool:
+        """Tells that it is readable."""
+        return True
+
+    def stop(self) -> None:
+        """Ends the stream here for its reader."""
+        self._stopped = True
+
+    def read(self, size: int = -1) -> bytes:
+        """Reads up to `size` bytes; none at the end.
+
+        Raises:
+            InvalidArgument: a line has more than `MAX_LINE_BYTES`.
+        """
+        if self._stopped:
+            return b""
+        wanted = None if size < 0 else max(size - len(self._rest), _LONGEST_CHARACTER)
+        text = b""
+        while not text and not self._ended:  # one byte alone may be no character yet
+            found = cast(bytes, self._source.read(wanted))
+            self._ended = not found
+            text = self._as_utf8(self._rest + found, final=not found)
+        quotes = text.count(b'"')
+        self._odd ^= bool(quotes % 2)
+        self._quoted |= quotes > 0
+        self._count_lines(text)
+        return text
+
+    def _as_utf8(self, text: bytes, *, final: bool) -> bytes:
+        """Returns whole characters; the beginning of one that is cut off waits for its end."""
+        if text.isascii():
+            self._rest = b""
+            return text
+        try:
+            _, used = codecs.utf_8_decode(text, "strict", final)
+            self._rest = text[used:]
+            return text[:used]
+        except UnicodeDecodeError:
+            self.substituted = True
+            decoded, used = codecs.utf_8_decode(text, "surrogateescape", final)
+            self._rest = text[used:]
+            return _NOT_UTF8.sub(SUBSTITUTE, decoded).encode()
+
+    def _count_lines(self, text: bytes) -> None:
+        ended = text.count(b"\n")
+        self.lines += ended
+        if not ended:
+            self._line_bytes += len(text)
+        else:
+            self._line_bytes = len(text) - text.rfind(b"\n") - 1
+        if self._line_bytes > MAX_LINE_BYTES:
+            self.stop()
+            raise InvalidArgument(
+                f"data file {self._file}: line {self.lines + 1} has more than {MAX_LINE_BYTES:,} bytes, which no row "
+                "of a table has; is it another kind of file?"
+            )
