@@ -24,14 +24,16 @@ def hybrid_dis(
     criterion. The other samples follow in descending order of the criterion, each to the cheapest worker with room.
 
     Args:
-        costs: [k, n], finite, not negative; integers up to 2^31 - 1, float32 or float64. k >= 1, 1 <= n <= 64.
+        costs: [k, n], not negative; integers up to 2^31 - 1, float32 or float64. k >= 1, 1 <= n <= 64. An infinite cost
+            forbids a worker to take a sample.
         capacities: integers [n], not negative, sum k.
         alpha: share of the samples for the exact solver, 0..1.
         criterion: ranks the samples for the exact solver.
         solver: `auto`, `dual`, `paths`, or with a CUDA device `dual-cuda` or `hungarian-cuda`.
 
     Raises:
-        InvalidArgument: an argument violates the limits above; the message names the value.
+        InvalidArgument: an argument violates the limits above, or no assignment without a forbidden place was found;
+            the message names the value.
 
     Example:
         >>> costs = [[1, 5], [2, 9], [4, 4]]  # of 3 samples at 2 workers

@@ -91,7 +91,8 @@ class DispatcherServicer:
 
     def HybridDis(self, request, context):
         """Assigns k samples to n workers from a cost matrix, stateless (ESD paper, Algorithm 2).
-        INVALID_ARGUMENT: a shape is wrong, or a cost is NaN, infinite or negative, or capacities do not sum to k.
+        INVALID_ARGUMENT: a shape is wrong, or a cost is NaN or negative, capacities do not sum to k, or no assignment avoids
+        the infinite costs, which forbid a worker to take a sample.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -31,7 +31,8 @@ def hybrid_dis(
     the other samples by descending criterion, and gives each to the cheapest worker that still has room.
 
     Args:
-        costs: [k, n], finite, not negative; integers up to 2^31 - 1, or floats. k >= 1, 1 <= n <= 64.
+        costs: [k, n], not negative; integers up to 2^31 - 1, or floats, inf where a worker may not take a sample. k is
+            at least 1, n in 1..64.
         capacities: integers [n], not negative, sum k.
         alpha: share of Opt, 0..1.
         criterion: ranks the samples for Opt.
@@ -45,6 +46,7 @@ def hybrid_dis(
     check_choice(alpha, criterion)
     costs = as_costs(costs)
     capacities = as_capacities(capacities, *costs.shape)
+    given, costs = costs, _finite(costs)
     samples = len(costs)
     optimal = _shares(capacities, alpha)
     taken = int(optimal.sum())
@@ -59,13 +61,13 @@ def hybrid_dis(
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
     if taken == 0:
-        return HybridResult(assignment, _cost(costs, assignment), optimal_rows, "none", None, 0.0)
+        return HybridResult(assignment, _cost(given, assignment), optimal_rows, "none", None, 0.0)
 
     started = time.perf_counter()
     solution = solver.solve(costs if taken == samples else costs[optimal_rows], optimal, prices)
     seconds = time.perf_counter() - started
     assignment[optimal_rows] = solution.assignment
-    cost = solution.cost if taken == samples else _cost(costs, assignment)
+    cost = solution.cost if taken == samples and costs is given else _cost(given, assignment)
     return HybridResult(assignment, cost, optimal_rows, solution.solver, solution.prices, seconds, solution.gap)
 
 
@@ -82,6 +84,27 @@ def _fraction(alpha: float) -> Fraction:
     return Fraction(repr(alpha))
 
 
+def _finite(costs: Costs) -> Costs:
+    """Returns costs in which forbidden places, of an infinite cost, are dearer than every assignment without them."""
+    if costs.dtype.kind == "i" or not np.isposinf(costs).any():
+        return costs
+    wide = costs.astype(np.float64)
+    forbidden = np.isposinf(wide)
+    largest = float(wide[~forbidden].max(initial=0.0))
+    dearer = 2 * len(wide) * largest + 1
+    if not np.isfinite(dearer):
+        raise InvalidArgument(
+            f"costs go up to {largest:g} and some are inf (forbidden): scale them down, {len(wide)} of them have no sum"
+        )
+    return np.where(forbidden, dearer, wide)
+
+
 def _cost(costs: Costs, assignment: NDArray[np.int32]) -> int | float:
     chosen = costs[np.arange(len(costs)), assignment]
+    if costs.dtype.kind == "f" and np.isposinf(chosen).any():
+        row = int(np.argmax(np.isposinf(chosen)))
+        raise InvalidArgument(
+            f"sample {row} can only go to worker {assignment[row]}, whose cost for it is inf (forbidden): give workers "
+            "that may take it more capacity, or alpha = 1, which finds every assignment that is allowed"
+        )
     return int(chosen.sum(dtype=np.int64)) if costs.dtype.kind == "i" else float(chosen.sum(dtype=np.float64))

@@ -7,9 +7,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.dispatcher.solvers.exact import solve_exactly
 from esd.dispatcher.solvers.protocol import AnyCosts, Prices, Solution
 from esd.native import solver as native
 from esd.services.domain.errors import Internal, InvalidArgument
+from esd.services.domain.hybrid import Costs
 
 
 class NativeSolver:
@@ -31,6 +33,9 @@ class NativeSolver:
         """See Solver.solve."""
         if not isinstance(costs, np.ndarray):
             raise InvalidArgument(f"costs are a {type(costs).__name__}, solver {self.name!r} takes numpy arrays only")
+        return solve_exactly(lambda each, start: self._solve(each, capacities, start), costs, prices)
+
+    def _solve(self, costs: Costs, capacities: NDArray[np.int32], prices: Prices | None) -> Solution:
         try:
             found = native.solve(costs, capacities, prices, self._name)
         except ValueError as error:

@@ -24,7 +24,7 @@ def check_kinds(made: Any, what: str) -> None:
     Raises:
         InvalidArgument: a field is of another kind.
     """
-    hints = _hints(type(made))
+    hints = _hints(type(made))  # type: ignore[arg-type] # types are hashable
     for each in fields(made):
         value = getattr(made, each.name)
         if not _fits(value, hints[each.name]):

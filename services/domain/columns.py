@@ -20,14 +20,14 @@ MISSING = "missing "  # begins the name of a rule for absent values; the column 
 
 @dataclass(frozen=True, slots=True)
 class SampleColumns:
-    """The columns of samples: their names in order, and how their values are made.
+    """The columns of samples: their names in order, and the rules by which their values are made.
 
     Attributes:
         features: the F features.
         labels: names of the L labels.
         dense: names of the d dense features, which include a transform: `ln(1 + price)`. Empty while there are dense
             features: their names are unknown, and their number alone is compared.
-        rules: what else decides the values, by name, ascending: the label's threshold, the weight, and what stands for
+        rules: the other rules of the values, by name, ascending: the label's threshold, the weight, and the stand-in of
             an absent value (`missing age`). Another job may continue a model by other rules of labels and weights.
     """
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from esd.dispatcher.solvers import Costs, Prices, Solution, get_solver
 from esd.dispatcher.solvers.cuda.answer import DeviceAnswer
 from esd.dispatcher.solvers.cuda.solver import check
+from esd.dispatcher.solvers.exact import solve_exactly
 from esd.dispatcher.solvers.native import NativeSolver
 from esd.native import cuda as native
 
@@ -27,8 +28,11 @@ class EmulatedSolver:
         self._random = np.random.default_rng(12)
 
     def solve(self, costs: Costs, capacities: NDArray[np.int32], prices: Prices | None = None) -> Solution:
-        threads, seed = int(self._random.integers(1, 65)), int(self._random.integers(2**32))
-        return self.answer(costs, capacities, prices, threads, seed).solution()
+        def solve(each: Costs, start: Prices | None) -> Solution:
+            threads, seed = int(self._random.integers(1, 65)), int(self._random.integers(2**32))
+            return self.answer(each, capacities, start, threads, seed).solution()
+
+        return solve_exactly(solve, costs, prices)
 
     def answer(
         self,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from esd.dispatcher.solvers.cuda.device import CudaDevice, open_device
 from esd.dispatcher.solvers.cuda.kernel import Algorithm
+from esd.dispatcher.solvers.exact import solve_exactly
 from esd.dispatcher.solvers.native import NativeSolver
 from esd.dispatcher.solvers.protocol import AnyCosts, Prices, Solution
 from esd.native import solver as native
@@ -44,7 +45,18 @@ class CudaSolver:
         device = _device()
         if device is None and isinstance(costs, np.ndarray):
             return self._fallback.solve(costs, capacities, prices)
-        return self.solve_on(open_device(), costs, capacities, prices)[0]
+        open_on = open_device()
+        if isinstance(costs, np.ndarray) or not np.issubdtype(open_on.view(costs).dtype, np.floating):
+            given: AnyCosts = costs
+        else:
+            given = to_host(costs)  # whether fixed point holds floats is seen on the host
+        if not isinstance(given, np.ndarray):
+            return self.solve_on(open_on, given, capacities, prices)[0]
+        return solve_exactly(
+            lambda each, start: self.solve_on(open_on, each if each is not given else costs, capacities, start)[0],
+            given,
+            prices,
+        )
 
     def solve_on(
         self, device: CudaDevice, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None

@@ -61,7 +61,7 @@ def with_value(value: float) -> np.ndarray:
         (problem(ONES, [2, 1]), "capacities sum to 3, .*4"),
         (problem(ONES, [-1, 5]), "capacity of worker 0 is -1"),
         (problem(with_value(np.nan), [2, 2]), "nan"),
-        (problem(with_value(np.inf), [2, 2]), "inf"),
+        (problem(with_value(np.inf), [0, 4]), r"sample 2 can only go to worker 1, whose cost for it is inf"),
         (problem(with_value(-1.5), [2, 2]), "-1.5"),
         (problem(-INTS, [2, 2]), "-1"),
         (problem(ONES, [2, 2], alpha=1.5), "alpha is 1.5"),

@@ -1,4 +1,4 @@
-"""`esd.read` of one row costs what reading costs: a server that scores requests calls it once for each."""
+"""Reading one row with `esd.read` takes milliseconds: a server that scores requests calls it for each."""
 
 from __future__ import annotations
 
