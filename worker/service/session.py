@@ -7,6 +7,7 @@ import contextvars
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -47,14 +48,16 @@ class WorkerSession:
         self._settings = settings
         self._training = training
         self._caller = Caller()
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._services = AsyncExitStack()
         self._job: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
         context = contextvars.copy_context()  # of the logs
-        self._thread = threading.Thread(target=context.run, args=(self._run,), name="esd-session", daemon=True)
+        run = partial(context.run, _run, self._loop)
+        self._thread = threading.Thread(target=run, name="esd-session", daemon=True)
         self._thread.start()
         try:
             self.server = self._await(self._open())
@@ -66,7 +69,8 @@ class WorkerSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, _PASSING) and self._caller.fail(error):
+        failed = isinstance(error, Exception) and not isinstance(error, _PASSING) and self._caller.fail(error)
+        if failed and self._thread is not None:
             self._await(self._ended())
         self.close()
 
@@ -87,7 +91,7 @@ class WorkerSession:
     def close(self) -> None:
         """Leaves the job, if it is not over, and ends the iteration. Any thread may call it, and more than once."""
         thread, self._thread = self._thread, None
-        if thread is None:
+        if thread is None or self._loop is None:
             return
         try:
             self._await(self._close())
@@ -97,11 +101,6 @@ class WorkerSession:
             self._loop.close()
 
     # --- in the session's thread -------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        name_this_thread("esd-session")
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
 
     async def _open(self) -> Server:
         settings = self._settings
@@ -130,9 +129,15 @@ class WorkerSession:
         await self._services.aclose()
 
     def _await(self, work: Coroutine[Any, Any, T]) -> T:
+        assert self._loop is not None  # noqa: S101 - the block is entered
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:  # such as Ctrl-C: the work must not go on alone
             future.cancel()
             raise
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    name_this_thread("esd-session")
+    loop.run_forever()

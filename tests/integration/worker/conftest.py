@@ -217,7 +217,7 @@ class ScriptedDispatcher(dispatcher_pb2_grpc.DispatcherServicer):
 
     async def _tell(self, slot: int, start: int, outbox: asyncio.Queue[bytes | EsdError]) -> None:
         await self.until(lambda: len(self.registrations) == len(self.scripts))
-        peers = await self._peers_of(slot) if self.job.direct else ()
+        peers = await self._peers_of(slot) if self.job.sync.delivers else ()
         everyone = WorkerSet.all_of(self.job.workers)
         outbox.put_nowait(message_of(Membership(0, slot, self.job, everyone, peers=peers, claimant=self.claimant)))
         flushing = False

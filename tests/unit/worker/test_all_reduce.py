@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
+from esd.services.domain.errors import Unavailable
 from esd.services.domain.plans import Membership
 from esd.services.domain.worker_set import WorkerSet
 from esd.worker.training.all_reduce import GroupStore, join_group
@@ -32,6 +34,37 @@ def gloo_threads() -> list[int]:
             if (task / "comm").read_text().startswith("gloo_tcp_loop"):
                 found.append(int(task.name))
     return found
+
+
+def join_all(timeout):
+    """Lets all workers meet, and returns their reducers."""
+    kept, job = HashStore(), job_with(workers=WORKERS)
+    store = GroupStore(lambda key, value: kept.set(key, value.hex()), lambda key: bytes.fromhex(kept.get(key).decode()))
+
+    def join(slot):
+        membership = Membership(0, slot, job, WorkerSet.all_of(WORKERS), 0)
+        return join_group(membership, store, "127.0.0.1", "cpu", timeout=timeout)
+
+    with ThreadPoolExecutor(WORKERS) as threads:
+        return list(threads.map(join, range(WORKERS)))
+
+
+def test_a_worker_that_leaves_stops_waiting_long_before_the_timeout():
+    """gloo keeps a sum until its timeout, which the group waits for; the thread that trains does not."""
+    timeout = 8.0
+    one, other = join_all(timeout)
+    one.start(torch.ones(3))
+    with ThreadPoolExecutor(2) as threads:
+        began = time.monotonic()
+        waiting = threads.submit(one.wait)
+        closing = threads.submit(one.close)
+        with pytest.raises(Unavailable, match="has left the epoch"):
+            waiting.result()
+        assert time.monotonic() - began < timeout / 2
+        with pytest.raises(Unavailable, match="has left the epoch"):
+            one.start(torch.ones(3))
+        other.close()
+        closing.result()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has SCHED_BATCH")
