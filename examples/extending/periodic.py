@@ -13,7 +13,7 @@ from esd.services.domain.sync import Sync
 
 @dataclass(frozen=True, slots=True)
 class Periodic(Sync):
-    """What a job chooses: the name, and the options with their checks.
+    """The choice of a job: the name, and the options with their checks.
 
     Attributes:
         every: iterations from one push of everything to the next, >= 1.
@@ -28,8 +28,9 @@ class Periodic(Sync):
 
 
 class PeriodicPlanning(SyncPlanning):
-    """What the dispatcher's planner does for it: no more than to choose the engine's class."""
+    """The part of the planner: no more than the choice of the engine's class."""
 
     def way(self) -> engine.Way:
         """Returns the engine's part."""
-        return engine.Periodic(every=cast(Periodic, self.job.sync).every)  # type: ignore[attr-defined]
+        way: engine.Way = engine.Periodic(every=cast(Periodic, self.job.sync).every)  # type: ignore[attr-defined]
+        return way

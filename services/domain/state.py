@@ -180,7 +180,7 @@ class JobState:
         recoveries: epochs that ended early under this dispatcher.
         forgotten_rows: number of rows that the plans have removed from the tables.
         evaluations: the latest ones that its drivers have recorded, by iteration, at most KEPT_EVALUATIONS.
-        sync_figures: what the way to synchronise counts of these plans.
+        sync_figures: the figures of the way to synchronise, of these plans.
         labels: as `quality`, label by label, in the job's order.
         recent_labels: as `recent`, label by label.
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class BoundedPlanning(SyncPlanning):
-    """Workers keep updates to themselves. What a plan of an iteration reads is counted by the engine."""
+    """Workers keep updates to themselves. The engine counts how stale the reads of an iteration are."""
 
     def way(self) -> Way:
         """Returns the engine's part."""

@@ -1,4 +1,4 @@
-"""Pushing rows before anybody needs them, in the time that links have nothing else to do (FRUGAL §3.3)."""
+"""Pushing rows before they are needed, while links are idle (FRUGAL §3.3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FlushAhead:
 
         Args:
             bandwidths: of each link, bytes per second, [n], until they are measured.
-            row_bytes: what a row moves; the largest, where tables differ.
+            row_bytes: bytes on the wire of a row; of the largest, where tables differ.
         """
         self._bandwidths = np.array(bandwidths, np.float64)
         self._row_bytes = row_bytes
@@ -41,7 +41,7 @@ class FlushAhead:
         self._announced = 0  # the last iteration whose reads the engine knows
 
     def announce(self, engine: Engine, lookahead_batches: Sequence[SampleBatch]) -> None:
-        """Tells the engine what the batches behind the next one read. Call it before that one is prepared."""
+        """Announces the reads of the batches after the next one to the engine, before the next one is prepared."""
         for iteration, batch in enumerate(lookahead_batches[:LOOKAHEAD], engine.iteration + 1):
             if iteration > self._announced:
                 engine.look_ahead(np.unique(batch.ids), iteration)
@@ -56,7 +56,7 @@ class FlushAhead:
         return [int(rows) for rows in idle * self._bandwidths / self._row_bytes]
 
     def observe(self, feedback: Feedback) -> None:
-        """Takes in what the workers measured in the earliest iteration not yet observed."""
+        """Records the measurements of the earliest iteration not yet observed."""
         if not self._planned:
             return
         measured = feedback.bandwidths > 0
@@ -64,19 +64,19 @@ class FlushAhead:
         self._computing.add(np.maximum(feedback.seconds - self._planned.popleft() / self._bandwidths, 0.0))
 
     def learn(self, decision: Decision) -> None:
-        """Takes in what an iteration is planned to move; a partial gradient that is pushed ahead counts as a row."""
+        """Records the planned bytes of an iteration; a partial gradient that is pushed ahead counts as a row."""
         moved = decision.moved_bytes.total.astype(np.float64)
         self._planned.append(moved)
         self._needed.add(np.maximum(moved - self._row_bytes * decision.columns.figures, 0.0))
 
     def save(self) -> dict[str, NDArray[Any]]:
-        """Returns what limits depend on, and the iterations that wait for feedback, for `load`."""
+        """Returns the state behind the limits, and the iterations that wait for feedback, for `load`."""
         planned = np.reshape(np.array(list(self._planned), np.float64), (-1, len(self._bandwidths)))
         parts = {"needed": self._needed.save(), "computing": self._computing.save()}
         return within(parts) | {"bandwidths": self._bandwidths, "planned": planned}
 
     def load(self, saved: Arrays) -> None:
-        """Goes on with what was saved; later reads are announced anew."""
+        """Restores the saved state; later reads are announced anew."""
         self._needed.load(of(saved, "needed"))
         self._computing.load(of(saved, "computing"))
         self._bandwidths = saved["bandwidths"]

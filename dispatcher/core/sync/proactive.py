@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ProactivePlanning(SyncPlanning):
-    """Hears what workers measure, and tells the engine what later batches read."""
+    """Follows the measurements of workers, and announces the reads of later batches to the engine."""
 
     lookahead = LOOKAHEAD
 
@@ -33,7 +33,7 @@ class ProactivePlanning(SyncPlanning):
         return engine.Proactive()
 
     def announce(self, engine: Engine, lookahead_batches: Sequence[SampleBatch]) -> None:
-        """Tells the engine what later batches read."""
+        """Announces the reads of later batches."""
         self._ahead.announce(engine, lookahead_batches)
 
     def push_limits(self) -> list[int]:
@@ -45,5 +45,5 @@ class ProactivePlanning(SyncPlanning):
         self._ahead.observe(feedback)
 
     def learn(self, decision: Decision) -> None:
-        """Records what an iteration moves."""
+        """Records the planned bytes of an iteration."""
         self._ahead.learn(decision)

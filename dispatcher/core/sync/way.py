@@ -1,4 +1,4 @@
-"""What a way to synchronise adds to planning: the engine's part, what it hears and learns, and what it counts."""
+"""The part of a way to synchronise in planning: its engine class, its measurements and its figures."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class SyncContext:
 
 
 class SyncPlanning:
-    """One way to synchronise, at work. A subclass overrides what its way has, and leaves the rest.
+    """One way to synchronise, at work. A subclass overrides the methods in which its way differs.
 
     Attributes:
-        lookahead: how many batches beyond the one to plan it looks at.
-        learner: what it learns from workers, by the name that checkpoints keep it under; none by default.
+        lookahead: the number of batches that it looks at beyond the one to plan.
+        learner: its learner from measurements, by the name of the learner in checkpoints; none by default.
     """
 
     lookahead = 0
@@ -60,17 +60,17 @@ class SyncPlanning:
         raise NotImplementedError
 
     def announce(self, engine: Engine, lookahead_batches: Sequence[SampleBatch]) -> None:
-        """Tells the engine what later batches read, before the next one is prepared."""
+        """Announces the reads of later batches to the engine, before the next batch is prepared."""
 
     def push_limits(self) -> list[int] | None:
         """Returns how many rows each worker may push before they are needed, [n]; None: none."""
         return None
 
     def observe(self, feedback: Feedback) -> None:
-        """Records what the workers measured in an iteration."""
+        """Records the measurements of an iteration."""
 
     def learn(self, decision: Decision) -> None:
-        """Records what an iteration is planned to move."""
+        """Records the planned bytes of an iteration."""
 
     def reduced_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:  # noqa: ARG002
         """Returns the bytes that each worker sends to the next to sum gradients with all others, int64 [n]."""

@@ -91,7 +91,7 @@ class JobTotals:
         lookups: the number of (row, worker) pairs that training needed.
         hits: the number of lookups that found the latest version in the cache.
         forgotten_rows: the number of rows removed from the table to keep it within its limit.
-        sync_figures: what the way to synchronise counts.
+        sync_figures: the figures of the way to synchronise.
         plan_bytes: the bytes of all workers' plans, since this dispatcher started the job.
         plan_seconds: the time of these plans on their links, not included in the cost.
         reduced_seconds: the time of the gradients of replicated rows on the workers' links, not included in the cost.

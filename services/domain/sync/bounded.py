@@ -21,8 +21,8 @@ class Staleness(Figures):
 
     Attributes:
         reads: how many (row, worker) pairs of each bucket of MOST_UPDATES, and beyond it, training has read.
-        missing_updates: what they lacked together.
-        most_missing: what one of them lacked at most.
+        missing_updates: the updates that these reads lacked together.
+        most_missing: the most updates that one read lacked.
     """
 
     reads: tuple[int, ...] = (0,) * (len(MOST_UPDATES) + 1)
@@ -45,20 +45,20 @@ class Staleness(Figures):
 
     @classmethod
     def load(cls, saved: Mapping[str, float]) -> Self:
-        """Returns what `save` was called on; zeros for figures that `saved` lacks."""
+        """Returns the figures that `save` wrote; zeros for missing ones."""
         reads = tuple(int(saved.get(f"reads_{bucket}", 0)) for bucket in range(len(MOST_UPDATES) + 1))
         return cls(reads, int(saved.get("missing_updates", 0)), int(saved.get("most_missing", 0)))
 
     @classmethod
     def of_counts(cls, counts: Sequence[int]) -> Self:
-        """Returns the figures of an iteration from what the engine counted of it."""
+        """Returns the figures of an iteration from the counts of the engine."""
         *reads, missing, most = counts
         return cls(tuple(reads), missing, most)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounded(Sync):
-    """Pushes sums of what has gathered. Bounds above 0 change the trained model (docs/semantics.md).
+    """Pushes sums of gathered gradients. Bounds above 0 change the trained model (docs/semantics.md).
 
     Attributes:
         pull: how many updates that the parameter server has a copy may lack that is trained on, 0..10000.

@@ -10,7 +10,7 @@ from esd.services.domain.sync.way import Sync
 
 @dataclass(frozen=True, slots=True)
 class OnDemand(Sync):
-    """Pushes what others need.
+    """Pushes the rows that other workers need.
 
     Attributes:
         direct: whether a row that one other worker alone needs goes straight to it.

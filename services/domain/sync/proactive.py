@@ -1,4 +1,4 @@
-"""Pushing ahead (FRUGAL P2F): on demand, and before that while links are idle, what is read next first."""
+"""Pushing ahead (FRUGAL P2F): on demand, and before that while links are idle, the rows that are read next first."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from esd.services.domain.sync.way import Sync
 
 @dataclass(frozen=True, slots=True)
 class Proactive(Sync):
-    """Pushes what others need, before they need it."""
+    """Pushes the rows that other workers need, before they need them."""
 
     name: ClassVar[str] = "proactive"

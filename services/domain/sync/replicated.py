@@ -32,5 +32,5 @@ class Replicated(Sync):
 
 
 def ring_bytes(floats: int, workers: int) -> int:
-    """Returns what each of n workers sends to the next, to sum float32 values over all of them in a ring."""
+    """Returns the bytes that each of n workers sends to the next to sum float32 values over all workers in a ring."""
     return 2 * 4 * floats * (workers - 1) // workers

@@ -1,4 +1,4 @@
-"""What a way to synchronise is: when workers push what they have trained, and which copies of rows they train."""
+"""A way to synchronise decides when workers push trained rows, and which copies of rows they train."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import ClassVar, Self
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a way to synchronise counts of its iterations; this one counts nothing."""
+    """The figures that a way to synchronise counts of its iterations; this class counts none."""
 
     def __add__(self, other: Figures) -> Figures:
         return other
 
     @classmethod
     def of_counts(cls, counts: Sequence[int]) -> Self:  # noqa: ARG003
-        """Returns the figures of an iteration from what the engine counted of it."""
+        """Returns the figures of an iteration from the counts of the engine."""
         return cls()
 
     def save(self) -> dict[str, float]:
@@ -25,7 +25,7 @@ class Figures:
 
     @classmethod
     def load(cls, saved: Mapping[str, float]) -> Self:  # noqa: ARG003
-        """Returns what `save` was called on; zeros for figures that `saved` lacks."""
+        """Returns the figures that `save` wrote; zeros for missing ones."""
         return cls()
 
 
@@ -43,7 +43,7 @@ class Sync:
         delivers: whether rows go from worker to worker.
         awaits_storage: whether an iteration trains only when everything pushed before it is stored.
         pinned_rows: rows of the first table's size that stay in the cache of every worker.
-        figures: what it counts.
+        figures: the class of its figures.
 
     Example:
         >>> job = esd.TrainedModel.load("model.npz").job

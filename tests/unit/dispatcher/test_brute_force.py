@@ -47,8 +47,8 @@ def test_no_assignment_costs_less(make_job, make_batches, workloads):
     "sync", sorted({*WAYS, "bounded:0,0", "replicated:2", "bounded:4,4"} - {"bounded", "replicated"})
 )
 def test_assignments_that_were_tried_leave_nothing(make_job, make_batches, sync):
-    """The plans and the flushes are those of a run that was told the assignments, and the last of these costs least."""
-    job = make_job(workers=2, batch_size=4, mechanism="brute-force", sync=parse_sync(sync))
+    """A run that replays the assignments has the same plans and flushes, and no other last assignment costs less."""
+    job = make_job(workers=2, batch_size=4, fields=2, mechanism="brute-force", sync=parse_sync(sync))
     batches = make_batches(40, samples=4, fields=2, rows=30, seed=6)
 
     def run(mechanism=None):

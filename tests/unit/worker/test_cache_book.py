@@ -108,7 +108,7 @@ def test_refuses_to_pull_over_a_row(book, plans):
 
 
 def test_pulls_nothing_that_is_older(book, plans):
-    """What the worker has already may be pulled again, as it is where nothing is cached."""
+    """A copy of the same version may be pulled again, as it is where nothing is cached."""
     book.enter(plans.plan(1, update_rows=plans.rows((10, 0, 1))))
     refuses(book, plans.plan(2, pulls=[(10, 0, 0)]), "a copy that is not newer expected", "version 1, clean")
     book.enter(plans.plan(2, pulls=[(10, 0, 1)]))
