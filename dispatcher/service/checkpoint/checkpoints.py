@@ -14,7 +14,7 @@ from esd.dispatcher.core.learned import Snapshot
 from esd.dispatcher.service.checkpoint.servers import CheckpointStore
 from esd.dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
 from esd.dispatcher.service.state.worker_record import WorkerRecord
-from esd.services.domain.errors import EsdError, FailedPrecondition, StorageUnwritable
+from esd.services.domain.errors import EsdError, FailedPrecondition, StaleEpoch, StorageUnwritable
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import FlushReport
 from esd.services.domain.state import Evaluation
@@ -143,7 +143,7 @@ class Checkpoints:
         progress: bytes,
         feedback: bytes,
         evaluations: tuple[Evaluation, ...],
-        on_done: Callable[[], None],
+        on_done: Callable[[str], None],
     ) -> None:
         """Starts to commit the pending checkpoint, for which all workers have flushed.
 
@@ -152,7 +152,8 @@ class Checkpoints:
             progress: loss and AUC of the iterations before the checkpoint.
             feedback: measurements before the checkpoint that decisions after it will use.
             evaluations: the evaluations on held-out samples so far.
-            on_done: called in the end, whether the commit succeeded or failed.
+            on_done: called in the end, whether the commit succeeded or failed, with the reason why the epoch must end:
+                a server is in another epoch; empty if the epoch continues.
         """
         assert self._pending is not None  # noqa: S101 - all workers have just flushed for it
         self._pending.progress = progress
@@ -269,11 +270,16 @@ class Checkpoints:
                 await self._commit
         await self.store.close()
 
-    async def _commit_in_background(self, pending: PendingCheckpoint, epoch: int, on_done: Callable[[], None]) -> None:
+    async def _commit_in_background(
+        self, pending: PendingCheckpoint, epoch: int, on_done: Callable[[str], None]
+    ) -> None:
+        over = ""
         try:
             if pending.failure:
                 raise StorageUnwritable(pending.failure)
             await self._write(pending, epoch)
+        except StaleEpoch as error:
+            over = f"checkpoint {pending.iteration} could not be committed: {error}"
         except EsdError as error:
             # Training continues; until the next checkpoint a recovery would repeat more iterations.
             self.failures.append((time.monotonic(), error))
@@ -285,7 +291,7 @@ class Checkpoints:
             self.failures.clear()
             await self._trim_samples(epoch)
         self._pending = None
-        on_done()
+        on_done(over)
 
     async def _trim_samples(self, epoch: int) -> None:
         """Drops the samples that the latest checkpoint covers from the log. After a failure the next commit does it."""

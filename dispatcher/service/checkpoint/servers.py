@@ -193,26 +193,20 @@ class CheckpointStore:
         await commit(self._first, manifest)
         await asyncio.gather(*(commit(other, b"") for other in self._participants[1:]))
 
-    async def append_samples(self, entry: LogEntry, epoch: Callable[[], int]) -> None:
+    async def append_samples(self, entry: LogEntry, epoch: int) -> None:
         """Adds an entry to the sample log at the first participant.
 
         Args:
             entry: the samples, or the end of the stream.
-            epoch: returns the present epoch, which may change between two attempts.
+            epoch: the present epoch.
 
         Raises:
-            StaleEpoch: another dispatcher has taken the job over, or the server has lost its rows.
+            StaleEpoch: the server is not in this epoch: it has restarted and lost its rows, the next epoch begins, or
+                another dispatcher has taken the job over.
             StorageUnwritable: its disk has been full or read-only for too long.
             Unavailable: the server is away for too long.
         """
-
-        async def append() -> None:
-            # A new epoch begins here a moment before it begins at the server, so a stale epoch may be temporary.
-            await repeated(
-                lambda: self._first.append_samples(entry, epoch=epoch()), self._patience, on=(StaleEpoch, *AWAY)
-            )
-
-        await self.with_room(append)
+        await self.with_room(lambda: self._repeated(lambda: self._first.append_samples(entry, epoch=epoch)))
 
     async def read_samples(self, epoch: int) -> list[LogEntry]:
         """Reads the sample log from the first participant."""

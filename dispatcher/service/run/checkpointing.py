@@ -51,7 +51,7 @@ def checkpoint_flushed(job: Job, epoch: Epoch, worker: WorkerRecord, report: Flu
             job.totals.progress.save(),
             job.feedback.save(report.iteration),
             job.evaluations.latest,
-            on_done=lambda: _commit_ended(job, checkpoints, epoch),
+            on_done=lambda over: _commit_ended(job, checkpoints, epoch, over),
         )
 
 
@@ -76,15 +76,23 @@ async def commit_end(job: Job, checkpoints: Checkpoints, epoch: Epoch, planner: 
     await checkpoints.commit_end(pending, epoch.number)
 
 
-def _commit_ended(job: Job, checkpoints: Checkpoints, epoch: Epoch) -> None:
-    """Releases the samples and flush plans that the latest checkpoint covers, and lets new workers join."""
+def _commit_ended(job: Job, checkpoints: Checkpoints, epoch: Epoch, over: str) -> None:
+    """Releases the samples and flush plans that the latest checkpoint covers, and lets new workers join.
+
+    Args:
+        job: the job.
+        checkpoints: its checkpoints.
+        epoch: the epoch in which the commit began.
+        over: why the epoch must end; empty if it continues.
+    """
     latest = checkpoints.latest
     epoch.plans.forget_flushes(latest.iteration)
     job.samples.release(latest.samples)
     _fail_if_too_many_failed(job, checkpoints)
     newcomers = [str(worker) for worker in job.workers if not job.is_training(worker)]
-    if newcomers and not epoch.over and epoch is job.epoch:
-        job.end_epoch(f"{', '.join(newcomers)} joins")
+    cause = over or (f"{', '.join(newcomers)} joins" if newcomers else "")
+    if cause and not epoch.over and epoch is job.epoch:
+        job.end_epoch(cause)
     job.lifecycle.notify()
 
 

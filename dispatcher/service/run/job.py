@@ -90,7 +90,7 @@ class Job:
             start=start.samples,
             keep=checkpoints is not None,
         )
-        self.submission = Submission(spec, self.lifecycle, self.samples, checkpoints)
+        self.submission = Submission(spec, self.lifecycle, self.samples, checkpoints, self.end_epoch)
         self.totals = JobTotals(spec)
         self.feedback = ReportedFeedback(spec.workers, spec.window)
         self.held_back = HeldBack()
@@ -208,16 +208,22 @@ class Job:
     def end_epoch(self, cause: str) -> None:
         """Ends the present epoch early, so that the next one begins with other workers.
 
-        This is the only way out of an epoch before the end of the stream. Its four causes are a failure that a worker
-        reports, an expired lease, a worker that comes back as another process, and a new worker that joins after a
-        checkpoint. Every wait in the epoch ends with StaleEpoch. A job without checkpoints cannot recover, and fails.
+        This is the only way out of an epoch before the end of the stream. Its five causes are a failure that a worker
+        reports, an expired lease, a worker that comes back as another process, a new worker that joins after a
+        checkpoint, and a parameter server that refuses a call of the dispatcher because it is in another epoch. Every
+        wait in the epoch ends with StaleEpoch. A job without checkpoints cannot recover, and fails.
         """
         if self.checkpoints is None:
             self.lifecycle.fail(cause)
         elif not self.lifecycle.over and self.epoch is not None and not self.epoch.over:
             _log.warning("epoch %d is over: %s", self.epoch.number, cause)
-            self.epoch.end(cause)
+            self.epoch.end(cause, idle=self._idle(self.epoch, self.checkpoints))
             self.lifecycle.advance(JobPhase.RECOVERING)
+
+    def _idle(self, epoch: Epoch, checkpoints: Checkpoints) -> bool:
+        """Returns whether the workers have done everything, and the stream pauses."""
+        waits_for_samples = not self.samples.ready and not self.samples.exhausted
+        return waits_for_samples and not epoch.unconfirmed and checkpoints.idle
 
     def rewind_to(self, checkpoint: RestoredCheckpoint, epoch: Epoch) -> None:
         """Resets the job to a checkpoint that the parameter servers have restored, and begins an epoch there.
@@ -247,7 +253,8 @@ class Job:
         """Records a recovery, and fails after several epochs in a row without progress.
 
         An epoch made progress if it committed a checkpoint or trained an iteration that no epoch had trained before. A
-        job that dies at the same sample each time makes none, and must not repeat for ever.
+        job that dies at the same sample each time makes none, and must not repeat for ever. An epoch that ended while
+        it waited for samples does not count: processes may restart any number of times while the stream pauses.
 
         Raises:
             FailedPrecondition: five epochs in a row made no progress.
@@ -263,7 +270,7 @@ class Job:
         if before.trained > self._farthest or epoch.first > before.first:
             self._farthest = max(self._farthest, before.trained)
             self._epochs_without_progress.clear()
-        else:
+        elif not before.idle:
             self._epochs_without_progress.append(f"epoch {before.number} at iteration {before.trained}: {before.cause}")
         ended = self._epochs_without_progress
         if len(ended) >= _EPOCHS_WITHOUT_PROGRESS:

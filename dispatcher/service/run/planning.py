@@ -93,7 +93,8 @@ async def _plan_epochs(job: Job, decision_log: DecisionLog | None, thread: Threa
         try:
             epoch, planner = await next_epoch(job, thread)
             await _EpochPlanning(job, epoch, planner, decision_log, thread).run()
-        except StaleEpoch:
+        except StaleEpoch as error:  # the epoch has ended, or the error of a parameter server ends it now
+            job.end_epoch(str(error))
             continue
         return
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints
@@ -28,19 +28,26 @@ class Submission:
         lifecycle: the lifecycle of the job.
         samples: the queue for samples that are not planned yet.
         checkpoints: the checkpoints of the job; None logs nothing.
+        end_epoch: ends the present epoch with a cause, so that the job recovers.
 
     Attributes:
         durable: whether acknowledged samples outlive the dispatcher and the parameter server.
     """
 
     def __init__(
-        self, job: JobSpec, lifecycle: Lifecycle, samples: SampleQueue, checkpoints: Checkpoints | None
+        self,
+        job: JobSpec,
+        lifecycle: Lifecycle,
+        samples: SampleQueue,
+        checkpoints: Checkpoints | None,
+        end_epoch: Callable[[str], None],
     ) -> None:
         self.durable = checkpoints is not None and checkpoints.durable
         self._job = job
         self._lifecycle = lifecycle
         self._samples = samples
         self._checkpoints = checkpoints
+        self._end_epoch = end_epoch
         self._submitting = False
         self._last_seen = time.monotonic()
         self._logging: asyncio.Task[None] | None = None
@@ -169,13 +176,27 @@ class Submission:
     async def _log(self, entry: LogEntry, checkpoints: Checkpoints) -> None:
         try:
             while True:
+                epoch = checkpoints.epoch
                 try:
-                    return await checkpoints.store.append_samples(entry, lambda: checkpoints.epoch)
-                except StaleEpoch:  # the server restarted; its next epoch begins when the workers are back
-                    if not self._lifecycle.between_epochs:
-                        raise
+                    return await checkpoints.store.append_samples(entry, epoch)
+                except StaleEpoch as error:
+                    await self._wait_for_next_epoch(epoch, checkpoints, error)
         except EsdError as error:  # whether the log holds the samples is unknown, so the job cannot continue
             self._lifecycle.fail(
                 f"the sample log cannot be written: {error}; the last checkpoint is {checkpoints.latest.iteration}"
             )
             raise
+
+    async def _wait_for_next_epoch(self, epoch: int, checkpoints: Checkpoints, error: StaleEpoch) -> None:
+        """Waits for the epoch that replaces `epoch`, which the server of the sample log has refused.
+
+        The refusal is often the first sign of a server that has restarted: while the stream pauses, no worker calls the
+        servers, so no worker could report it. Therefore the refusal itself ends the epoch, and the recovery begins.
+        """
+        if checkpoints.epoch != epoch:
+            return
+        if not self._lifecycle.between_epochs:
+            self._end_epoch(f"the parameter server with the sample log is in another epoch: {error}")
+        await self._lifecycle.wait_until(
+            lambda: checkpoints.epoch != epoch or not self._lifecycle.between_epochs,
+        )

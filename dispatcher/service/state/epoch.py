@@ -73,6 +73,7 @@ class Epoch:
         trained: the first iteration that not all members have confirmed.
         cause: why the epoch ended early; empty while it goes on.
         ended: when it ended, on the monotonic clock.
+        idle: whether it ended while the workers had done everything and the stream paused.
     """
 
     number: int
@@ -84,6 +85,7 @@ class Epoch:
     trained: int = field(init=False)
     cause: str = field(init=False, default="")
     ended: float = field(init=False, default=0.0)
+    idle: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.trained = self.first
@@ -98,9 +100,10 @@ class Epoch:
         """Whether the epoch has ended early."""
         return bool(self.cause)
 
-    def end(self, cause: str) -> None:
+    def end(self, cause: str, *, idle: bool = False) -> None:
         """Ends the epoch. Every wait in it fails with the cause."""
         self.cause = cause
+        self.idle = idle
         self.ended = time.monotonic()
 
     def raise_if_over(self) -> None:

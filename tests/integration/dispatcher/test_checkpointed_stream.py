@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -326,3 +327,91 @@ async def test_a_stream_without_a_sample_ends_at_the_table_as_it_was_created(
     assert await dispatcher.client.create_job(job)  # taken up again, there is nothing to do
     state = await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
     assert (state.iterations_confirmed, state.checkpoint) == (0, 0)
+
+
+class Night:
+    """A stream that pauses after its first batches until `morning` is set."""
+
+    def __init__(self) -> None:
+        self.morning = asyncio.Event()
+
+    async def batches(self, evening: int, next_day: int) -> AsyncIterator[SampleBatch]:
+        for seed in range(evening):
+            yield samples(8, seed=seed)
+        await self.morning.wait()
+        for seed in range(evening, evening + next_day):
+            yield samples(8, seed=seed)
+
+
+async def test_a_server_that_restarts_while_the_stream_pauses_is_noticed_by_the_next_sample(
+    start_dispatcher: Callable[..., Awaitable[Dispatcher]], tmp_path: Path
+) -> None:
+    """No worker calls the server meanwhile, so the refused sample is the first sign of the restart."""
+    dispatcher = await start_dispatcher(recovery_seconds=2)
+    address = f"127.0.0.1:{free_port()}"
+    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, checkpoint_dir=tmp_path, listen=address)
+    night = Night()
+    async with asyncio.TaskGroup() as tasks:
+        async with parameter_server(settings):
+            job, *workers = await start_job(dispatcher, address)
+            for worker in workers:
+                tasks.create_task(worker.train())
+            submission = tasks.create_task(dispatcher.client.submit(job.name, night.batches(3, 2)))
+            await state_when(dispatcher.client, lambda state: (state.iterations_confirmed, state.checkpoint) == (3, 2))
+        async with parameter_server(settings):
+            night.morning.set()
+            assert await submission == 40
+            state = await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
+    assert state.iterations_confirmed == 5
+    (recovery,) = state.recoveries
+    assert "the parameter server with the sample log is in another epoch" in recovery.cause
+
+
+async def flushed_before_the_restart(worker: Worker, plan: FlushPlan) -> None:
+    """Sends the report of one flush without a call to the server, which has answered that call before it restarted."""
+    del worker.flushed
+    await worker.send(flush_report_of(plan))
+
+
+async def test_a_server_that_restarts_before_a_checkpoint_of_a_pause_is_noticed_by_the_checkpoint(
+    start_dispatcher: Callable[..., Awaitable[Dispatcher]], tmp_path: Path
+) -> None:
+    """The restart comes between the last worker's flush and the commit, which is the first call that is refused."""
+    dispatcher = await start_dispatcher()
+    address = f"127.0.0.1:{free_port()}"
+    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, checkpoint_dir=tmp_path, listen=address)
+    night = Night()
+    async with asyncio.TaskGroup() as tasks:
+        async with parameter_server(settings):
+            job, *workers = await start_job(dispatcher, address, checkpoint_every=0, checkpoint_seconds=2)
+            for worker in workers:
+                worker.flushed = partial(flushed_before_the_restart, worker)  # type: ignore[method-assign]
+                tasks.create_task(worker.train())
+            tasks.create_task(dispatcher.client.submit(job.name, night.batches(3, 1)))
+            before = await state_when(dispatcher.client, lambda state: state.iterations_confirmed == 3)
+        assert before.checkpoint == 0
+        async with parameter_server(settings):
+            state = await state_when(dispatcher.client, lambda state: state.checkpoint == 3)
+            assert state.recoveries[0].cause.startswith("checkpoint 3 could not be commit")
+            night.morning.set()
+            await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
+
+
+async def test_any_number_of_restarts_while_the_stream_pauses_is_survived(dispatcher: Dispatcher, server: str) -> None:
+    """Five epochs in a row without progress fail a job, unless there was nothing that they could have trained."""
+    job, *workers = await start_job(dispatcher, server)
+    night = Night()
+    async with asyncio.TaskGroup() as tasks:
+        for worker in workers:
+            tasks.create_task(worker.train())
+        tasks.create_task(dispatcher.client.submit(job.name, night.batches(3, 2)))
+        for restarts in range(8):
+            await state_when(
+                dispatcher.client,
+                lambda state, restarts=restarts: state.iterations_confirmed == 3 and len(state.recoveries) == restarts,
+            )
+            assert workers[0].membership is not None
+            await workers[0].send(FailureReport("the power failed", workers[0].membership.epoch))
+        night.morning.set()
+        state = await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
+    assert (state.iterations_confirmed, len(state.recoveries)) == (5, 8)

@@ -51,7 +51,7 @@ async def test_samples_are_logged_once_by_a_server_that_hung_for_longer_than_a_c
             await store.find()
             await store.restore(0, 1)
             process.send_signal(signal.SIGSTOP)
-            logging = asyncio.create_task(store.append_samples(SAMPLES, lambda: 1))
+            logging = asyncio.create_task(store.append_samples(SAMPLES, 1))
             asked = asyncio.create_task(store.committed())
             done, _ = await asyncio.wait({logging, asked}, timeout=1.5)  # three deadlines
             process.send_signal(signal.SIGCONT)
@@ -130,11 +130,11 @@ async def refusing(*codes: grpc.StatusCode, **options: int) -> AsyncIterator[Che
 async def test_a_call_that_a_server_gives_up_is_made_again() -> None:
     passing = grpc.StatusCode.CANCELLED, grpc.StatusCode.ABORTED, grpc.StatusCode.RESOURCE_EXHAUSTED
     async with refusing(*passing, grpc.StatusCode.DEADLINE_EXCEEDED) as store:
-        await store.append_samples(SAMPLES, lambda: 1)
+        await store.append_samples(SAMPLES, 1)
 
 
 async def test_a_message_that_is_too_large_is_refused_at_once_and_by_name() -> None:
     async with refusing(**{"grpc.max_receive_message_length": 1000}) as store:
         with pytest.raises(ResourceExhausted, match="max_request_bytes"):
             async with asyncio.timeout(60):  # less than the store would try again for
-                await store.append_samples(LogEntry(0, 3, bytes(2000)), lambda: 1)
+                await store.append_samples(LogEntry(0, 3, bytes(2000)), 1)

@@ -1,7 +1,6 @@
 """Samples are logged as they came, before they are put in the queue; those that came before are cut off."""
 
 import asyncio
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,10 +32,10 @@ class SampleLog:
         self.entries: list[LogEntry] = []
         self.error: Exception | None = None
 
-    async def append_samples(self, entry: LogEntry, epoch: Callable[[], int]) -> None:
+    async def append_samples(self, entry: LogEntry, epoch: int) -> None:
         if self.error is not None:
             raise self.error
-        assert epoch() == 7
+        assert epoch == 7
         self.entries.append(entry)
 
 
@@ -47,7 +46,7 @@ class Stream:
         checkpoints: Any = SimpleNamespace(store=self.log, durable=True, epoch=7, latest=latest)
         self.lifecycle = Lifecycle("job")
         self.samples = SampleQueue(job.batch_size, 1000, keep=True)
-        self.submission = Submission(job, self.lifecycle, self.samples, checkpoints)
+        self.submission = Submission(job, self.lifecycle, self.samples, checkpoints, self.lifecycle.fail)
 
 
 @pytest.fixture
