@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -55,14 +54,6 @@ def file_fingerprint(path: Path) -> str:
         if time.time_ns() - stat.st_ctime_ns > _CLOCK_STEP_NS:
             remember(_CONTENT, state, known)
     return f"{stat.st_size} bytes, {known}"
-
-
-def files_fingerprint(files: Sequence[Path]) -> str:
-    """Names how many files there are, and their whole content in their order; see file_fingerprint."""
-    content = hashlib.blake2b(digest_size=16)
-    for file in files:
-        content.update(f"{file_fingerprint(file)}\n".encode())
-    return f"{len(files)} files {content.hexdigest()}"
 
 
 def hash_bytes(key: int, value: bytes) -> int:

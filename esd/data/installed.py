@@ -52,14 +52,25 @@ class _Installed(DerivedDataset):
     def __init__(self, dataset: Dataset, package: str) -> None:
         super().__init__(dataset)
         self._package = package
+        self._known: str | None = None
 
     @property
     def fingerprint(self) -> str:
-        """Names the data set and the package."""
-        return f"{self._source.fingerprint}; read by {self._package}"
+        """Names the data set and the package. Later readings must find the same."""
+        self._known = self._source.fingerprint
+        return f"{self._known}; read by {self._package}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        """Reads it, and names the columns of its batches."""
+        """Reads it, and names the columns of its batches.
+
+        Raises:
+            InvalidArgument: it is not the data set any more that `fingerprint` named.
+        """
+        if self._known is not None and (found := self._source.fingerprint) != self._known:
+            raise InvalidArgument(
+                f"the data of reader {self.name!r} of {self._package} have changed since this run began: they were "
+                f"{self._known}, now they are {found}"
+            )
         columns = columns_of(self)
         for batch in self._source:
             yield batch if not isinstance(batch, SampleBatch) or batch.columns else batch.named(columns)

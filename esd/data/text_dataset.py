@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from esd.data.dataset import columns_of
-from esd.data.hashing import READER_VERSION, file_fingerprint, files_fingerprint
+from esd.data.hashing import READER_VERSION
+from esd.data.known_files import KnownFiles
 from esd.data.lines import first_lines, read_line_blocks
 from esd.data.reader import ReadRequest
 from esd.data.records import RecordReader, Records, TextFormat
@@ -62,6 +63,7 @@ class TextFiles:
             reader.check_beginning(str(file), first_lines(file))
         self._format = text_format
         self._files = files
+        self._known = KnownFiles(files)
         self._skip_bad = skip_bad
         self.skipped = 0
 
@@ -71,18 +73,20 @@ class TextFiles:
     @property
     def content(self) -> str:
         """Names the content of the files in their order, which are read for it."""
-        return file_fingerprint(self._files[0]) if len(self._files) == 1 else files_fingerprint(self._files)
+        return self._known.content_of(self._files[0]) if len(self._files) == 1 else self._known.content
 
     def records(self) -> Iterator[Records]:
         """Reads all files, in blocks.
 
         Raises:
-            InvalidArgument: a malformed record when `skip_bad` of them were skipped already; all records are malformed.
+            InvalidArgument: a malformed record when `skip_bad` of them were skipped already; all records are malformed;
+                a file has changed since its content was named.
         """
         reader = RecordReader(self._format, self._skip_bad)
         self.skipped = 0
         found = False
         for file in self._files:
+            self._known.expect_unchanged(file)
             for records in reader.read(str(file), read_line_blocks(file)):
                 self.skipped = reader.skipped
                 found = True

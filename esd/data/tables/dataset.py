@@ -16,7 +16,8 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from esd.data.dataset import Dataset
-from esd.data.hashing import READER_VERSION, files_fingerprint
+from esd.data.hashing import READER_VERSION
+from esd.data.known_files import KnownFiles
 from esd.data.paths import find_files
 from esd.data.schema import Schema
 from esd.data.split import TIME, Span, split
@@ -117,6 +118,7 @@ class TableDataset(_Table):
         first = self._files[0]
         for file in self._files[1:]:
             _check_same(self._schema, outlines[first], outlines[file], f"{file} and {first}")
+        self._known = KnownFiles(self._files)
 
     @cached_property
     def samples(self) -> int | None:
@@ -130,6 +132,7 @@ class TableDataset(_Table):
         """See esd.data.split.Timed; rows without a time are left out."""
         column = str(self._schema.time)
         for file in self._files:
+            self._known.expect_unchanged(file)
             for piece in pieces(file, [column], []):
                 yield _present_times(piece.batch.column(column), self._schema)
 
@@ -137,12 +140,13 @@ class TableDataset(_Table):
     def fingerprint(self) -> str:
         """Names the schema and the content of all files, which are read for it."""
         made = hashlib.blake2b(self._schema.to_json().encode(), digest_size=8).hexdigest()
-        name = f"{files_fingerprint(self._files)}, schema {made}, reader {READER_VERSION}"
+        name = f"{self._known.content}, schema {made}, reader {READER_VERSION}"
         return name if self._span is None else f"{name}; {self._span}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
         cleaned = _Cleaned(self._schema, self._skip_bad, self._span, labelled=self._labelled)
         for file in self._files:
+            self._known.expect_unchanged(file)
             ragged = cleaned.ragged(str(file))
             for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._numbers, ragged):
                 yield from _cut(cleaned.samples(piece, str(file)), self._batch_size)
