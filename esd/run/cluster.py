@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 from esd.run.events import Listener, ignore
 from esd.run.services import START_SECONDS, ServiceProcess, Spawn, held_address, spawn_module, start_service
-from esd.run.supervision import Supervisor
+from esd.run.supervision import Supervisor, job_is_over
 from esd.run.worker_host import WorkerHost
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.process import STOP_WITH_STDIN
@@ -105,7 +105,9 @@ class LocalCluster:
     @property
     def supervisor(self) -> Supervisor:
         """Starts the services again when they die."""
-        return Supervisor(self.parameter_servers, self.dispatcher, self.workers)
+        return Supervisor(
+            self.parameter_servers, self.dispatcher, self.workers, partial(job_is_over, self.dispatcher.address)
+        )
 
     async def see_through(self, work: Coroutine[Any, Any, T], restarts: int, listener: Listener = ignore) -> T:
         """Returns the result of `work`, and meanwhile starts services that die again, `restarts` times in all.

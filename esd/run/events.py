@@ -226,7 +226,8 @@ class ServiceRestarted:
 
     def __str__(self) -> str:
         after = f" in {self.pause:g} s" if self.pause else ""
-        return f"{self.service} ended with exit code {self.code} and is started again{after}"
+        early = "" if self.code else " before the job was over"
+        return f"{self.service} ended with exit code {self.code}{early} and is started again{after}"
 
 
 @dataclass(frozen=True, slots=True)

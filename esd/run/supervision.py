@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from esd.run.events import Listener, ServiceNotReady, ServiceRestarted, ignore
 from esd.run.services import ServiceFailed, ServiceProcess
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import Unavailable
+from esd.services.domain.state import JobPhase
+from esd.services.runtime.retry import AWAY
 
 _FIRST_PAUSE_SECONDS = 1.0  # before a second start in a row, and twice as long before each further one
 _LONGEST_PAUSE_SECONDS = 15.0
+_POLL_SECONDS = 0.25  # of a dispatcher that is away or has no job
 
 T = TypeVar("T")
 
@@ -24,12 +28,15 @@ class Supervisor:
     Attributes:
         parameter_servers: in shard order.
         dispatcher: the cluster's dispatcher.
-        workers: the workers; a worker that has ended well is done.
+        workers: the workers. A worker that ends without an error is done only if the job is over: SIGTERM may have
+            stopped it, or a model may have ended its process.
+        job_is_over: returns whether the job of the dispatcher has ended; waits while the dispatcher cannot know.
     """
 
     parameter_servers: Sequence[ServiceProcess]
     dispatcher: ServiceProcess
     workers: Sequence[ServiceProcess]
+    job_is_over: Callable[[], Awaitable[bool]]
 
     @property
     def services(self) -> list[ServiceProcess]:
@@ -90,7 +97,7 @@ class Supervisor:
         pauses = pauses_between_restarts()
         while True:
             code = await service.process.wait()
-            if code == 0 and service in self.workers:
+            if code == 0 and service in self.workers and await self.job_is_over():
                 return None
             if left() <= 0:
                 return service.failure()
@@ -107,6 +114,26 @@ class Supervisor:
                 await service.stop()
                 continue
             pauses = pauses_between_restarts()
+
+
+async def job_is_over(dispatcher: str) -> bool:
+    """Asks a dispatcher whether its job has ended, which it knows before the workers do.
+
+    A dispatcher that has just been started again has no job until the driver gives it the job again, so this waits; it
+    ends with the run at the latest.
+
+    Args:
+        dispatcher: `host:port`.
+    """
+    async with AsyncDispatcherClient(dispatcher) as client:
+        while True:
+            try:
+                state = await client.describe()
+            except AWAY:
+                state = None
+            if state is not None:
+                return state.phase in (JobPhase.FINISHED, JobPhase.FAILED)
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 def pauses_between_restarts() -> Iterator[float]:

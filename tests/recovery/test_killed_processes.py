@@ -72,6 +72,17 @@ def test_a_killed_worker_comes_back_and_all_go_on_from_the_checkpoint(undisturbe
     assert_same_run(result, tmp_path, undisturbed)
 
 
+def test_a_worker_that_is_stopped_in_order_comes_back_too(undisturbed, tmp_path):
+    """SIGTERM: its exit code is 0, and the job is not over."""
+
+    def stop(cluster: LocalCluster) -> None:
+        cluster.workers[1].process.send_signal(signal.SIGTERM)
+
+    result = interrupted_run(OPTIONS, Interruption(stop), store="memory", shards=2, out=tmp_path)
+    assert len(result["recoveries"]) == 1
+    assert_same_run(result, tmp_path, undisturbed)
+
+
 def test_a_killed_dispatcher_takes_the_job_up_at_the_checkpoint(undisturbed, tmp_path):
     kill = Killer(dispatcher)
     result = interrupted_run(OPTIONS, kill, store="memory", shards=2, out=tmp_path)

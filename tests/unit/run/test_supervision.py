@@ -52,11 +52,17 @@ class Services:
         self.made.append(service)
         return service
 
-    async def cluster(self, server: str, dispatcher: str = "serve", worker: str = "serve") -> Supervisor:
+    async def cluster(
+        self, server: str, dispatcher: str = "serve", worker: str = "serve", *, over: bool = False
+    ) -> Supervisor:
+        async def job_is_over() -> bool:
+            return over
+
         return Supervisor(
             [await self.make("ps-0", server)],
             await self.make("dispatcher", dispatcher),
             [await self.make("worker-0", worker)],
+            job_is_over,
         )
 
     def left(self, name: str) -> str:
@@ -128,7 +134,7 @@ async def test_one_that_is_not_ready_in_time_is_stopped_and_started_again(
 
 
 async def test_a_worker_that_is_done_is_left_alone_and_a_service_is_not(services: Services) -> None:
-    cluster = await services.cluster("serve", dispatcher="done serve", worker="done serve")
+    cluster = await services.cluster("serve", dispatcher="done serve", worker="done serve", over=True)
 
     async def work() -> None:
         assert await cluster.workers[0].process.wait() == 0
@@ -138,6 +144,24 @@ async def test_a_worker_that_is_done_is_left_alone_and_a_service_is_not(services
         await cluster.see_through(work(), 5)
     assert [service.restarts for service in cluster.services] == [0, 1, 0]
     assert services.left("worker-0") == "serve"
+
+
+async def test_a_worker_that_ends_without_an_error_before_the_job_is_started_again(services: Services) -> None:
+    """SIGTERM ends it so, and a model that calls `os._exit(0)`."""
+    cluster = await services.cluster("serve", worker="done serve")
+    told: list[Event] = []
+    async with asyncio.timeout(110):
+        await cluster.see_through(running_again(cluster.workers[0], 1), 5, told.append)
+    assert [str(each) for each in told] == [
+        "worker-0 ended with exit code 0 before the job was over and is started again"
+    ]
+
+
+async def test_a_worker_that_always_ends_without_an_error_ends_the_run(services: Services) -> None:
+    cluster = await services.cluster("serve", worker="done done done")
+    async with asyncio.timeout(110):
+        with pytest.raises(ServiceFailed, match=r"^worker-0 ended with exit code 0"):
+            await cluster.see_through(asyncio.Event().wait(), 2)
 
 
 def test_pauses_grow_up_to_a_bound() -> None:
