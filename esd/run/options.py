@@ -67,6 +67,9 @@ def option_name(field: str) -> str:
     return "--" + _SHORT_NAMES.get(field, field.replace("_", "-"))
 
 
+_MOST_CACHE_ROWS = 2**32 - 1  # of one worker, as the number travels
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """Options of one run. A text has the form that the command line takes; `esd train --help` shows every one.
@@ -298,6 +301,8 @@ class RunOptions:
         if self.cache_rows is not None:
             if self.cache_ratio is not None:
                 raise InvalidArgument("--cache-rows and --cache-ratio exclude each other")
+            if not 1 <= self.cache_rows <= _MOST_CACHE_ROWS:
+                raise InvalidArgument(f"--cache-rows is {self.cache_rows}, it must be in 1..{_MOST_CACHE_ROWS}")
             return self.cache_rows
         if dataset.endless:
             raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Self, TypeVar
@@ -33,7 +34,8 @@ class DispatcherClient:
             state = dispatcher.describe()
 
     All methods raise the errors of esd.services.domain.errors; Unavailable when the dispatcher cannot be reached,
-    FailedPrecondition when the client is closed. Several threads may use one client.
+    FailedPrecondition when the client is closed, or in a forked child of the process that made it. Several threads may
+    use one client.
     `AsyncDispatcherClient` has the same methods for programs with an event loop; this client runs such a client in a
     thread of its own.
 
@@ -63,6 +65,7 @@ class DispatcherClient:
         credentials: Credentials = PLAINTEXT,
         caller: str = "",
     ) -> None:
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="esd-dispatcher-client", daemon=True)
         self._thread.start()
@@ -87,7 +90,7 @@ class DispatcherClient:
 
     def close(self) -> None:
         """Closes the connection and ends open streams. The client cannot be used any more."""
-        if self._loop.is_closed():
+        if self._loop.is_closed() or os.getpid() != self._process:
             return
         self._run(self._client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -258,6 +261,9 @@ class DispatcherClient:
         return BlockingAttendance(self._run(begin()), self._run)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if os.getpid() != self._process:  # the thread of the loop is not in this process
+            work.close()
+            raise FailedPrecondition("this client was made before the process forked: make another one in the child")
         if self._loop.is_closed():
             work.close()
             raise FailedPrecondition("this client is closed; make another one")

@@ -22,6 +22,8 @@ MAX_WORKERS = 64  # worker sets are uint64 masks
 MAX_LAYERS = 64  # of the MLP; with MAX_WIDTH it bounds what a worker is asked to build before it has seen a sample
 MAX_WIDTH = 16384
 MAX_LABELS = 64
+_MOST_32 = 2**32 - 1  # as numbers travel
+_MOST_64 = 2**64 - 1
 _LONGEST_STREAM = 1000  # characters
 MAX_HORIZON = 64  # batches; the dispatcher keeps them in memory
 MAX_TABLES = 16
@@ -147,12 +149,12 @@ class DispatchOptions:
     def __post_init__(self) -> None:
         _check_range("workers", self.workers, 1, MAX_WORKERS)
         _check_range("alpha", self.alpha, 0, 1)
-        _check_range("window", self.window, 1)
+        _check_range("window", self.window, 1, _MOST_32)
         _check_range("horizon", self.horizon, 1, MAX_HORIZON)
         _check_range("budget_seconds", self.budget_seconds, 0)
-        _check_range("checkpoint_every", self.checkpoint_every, 0)
+        _check_range("checkpoint_every", self.checkpoint_every, 0, _MOST_32)
         _check_range("checkpoint_seconds", self.checkpoint_seconds, 0)
-        _check_range("checkpoints_kept", self.checkpoints_kept, 1)
+        _check_range("checkpoints_kept", self.checkpoints_kept, 1, _MOST_32)
         if self.auto_budget and self.budget_seconds:
             raise InvalidArgument(
                 f"budget_seconds is {self.budget_seconds}, and auto_budget measures it: leave one out (--budget)"
@@ -255,13 +257,13 @@ class JobSpec(DispatchOptions):
         self._check_names()
         if self.hash_field is not None:
             _check_range("hash_field", self.hash_field, 0, self.fields - 1)
-        _check_range("batch_size", self.batch_size, 1)
+        _check_range("batch_size", self.batch_size, 1, _MOST_32)
         if min(self.workloads) < 0 or sum(self.workloads) != self.batch_size:
             raise InvalidArgument(
                 f"workloads {list(self.workloads)} must not be negative and must sum to batch_size {self.batch_size}"
             )
-        _check_range("max_rows", self.max_rows, 0)
-        _check_range("first_iteration", self.first_iteration, 0)
+        _check_range("max_rows", self.max_rows, 0, _MOST_64)
+        _check_range("first_iteration", self.first_iteration, 0, _MOST_64)
         if self.first_iteration and not self.takes_checkpoints:
             raise InvalidArgument("a job that goes on from another one takes checkpoints: give checkpoint_every")
         _check_range("the length of stream", len(self.stream), 0, _LONGEST_STREAM)
@@ -378,6 +380,7 @@ def scale_workloads(workloads: tuple[int, ...], samples: int) -> tuple[int, ...]
 
 def _check_range(name: str, value: float, least: int, most: int | None = None) -> None:
     """Raises InvalidArgument unless the value is a finite number within its bounds."""
-    if not (math.isfinite(value) and least <= value and (most is None or value <= most)):
+    finite = isinstance(value, int) or math.isfinite(value)  # an int may be too large for a float
+    if not (finite and least <= value and (most is None or value <= most)):
         bounds = f"at least {least} and finite" if most is None else f"in {least}..{most}"
         raise InvalidArgument(f"{name} is {value}, it must be {bounds}")

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from esd.services.domain.errors import InvalidArgument
 
 _TERMS = 14  # of the cosine's series; up to half a turn, the next term is below the last bit
+_MOST_ITERATIONS = 2**32 - 1  # as the number travels
 
 
 class Decay(Enum):
@@ -64,6 +65,10 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.warm_up < 0:
             raise InvalidArgument(f"the warm-up is {self.warm_up} iterations, it must be at least 0")
+        if max(self.warm_up, self.iterations) > _MOST_ITERATIONS:
+            raise InvalidArgument(
+                f"a schedule of {max(self.warm_up, self.iterations)} iterations is longer than {_MOST_ITERATIONS}"
+            )
         if not 0 <= self.share <= 1:
             raise InvalidArgument(f"the share of a schedule is {self.share}, it must be in 0..1")
         if self.decay is Decay.CONSTANT:

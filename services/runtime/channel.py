@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from esd.services.runtime.deadline import Deadline
+from esd.services.runtime.proxies import proxy_options
 from esd.services.runtime.release import INTERFACES, user_agent
 from esd.services.runtime.security import PLAINTEXT, Credentials
 from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
@@ -72,7 +73,7 @@ def channel(
     is sent with every call. The service writes `caller`, the name of this process, to its log. A service of another
     release refuses all calls (`services/runtime/release.py`).
     """
-    options = channel_options(max_message_bytes, caller, credentials.server_name)
+    options = (*channel_options(max_message_bytes, caller, credentials.server_name), *proxy_options(address))
     deadline = Deadline(address, deadline_seconds)
     interceptors: Any = [deadline]  # the stubs have another type
     secure = credentials.for_channel()

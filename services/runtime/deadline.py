@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 
+from esd.services.runtime.proxies import through_proxy
 from esd.services.runtime.status import NO_AGREEMENT
 
 READY = grpc.ChannelConnectivity.READY
@@ -47,8 +48,11 @@ class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg] 
             call.cancel()
             raise
         trailing = await call.trailing_metadata()
+        proxy = through_proxy(self._address)
         if code is grpc.StatusCode.DEADLINE_EXCEEDED and not trailing:  # with metadata it is the service's own deadline
-            details = self._missed(seconds)
+            details = self._missed(seconds) + proxy
+        elif code is grpc.StatusCode.UNAVAILABLE and not trailing and proxy:
+            details = f"{await call.details()}{proxy}"
         elif code is grpc.StatusCode.UNIMPLEMENTED:
             details = self._unknown(client_call_details.method)
         else:

@@ -10,21 +10,29 @@ from typing import Any
 
 from esd.services.domain.errors import InvalidArgument
 
+_MOST_BYTES = 1 << 20
+
 
 def read_toml(path: Path, named: str) -> dict[str, Any]:
-    """Reads a TOML file in UTF-8.
+    """Reads a TOML file in UTF-8, of at most 1 MiB.
 
     Args:
-        path: path of the file.
-        named: its description in messages, such as `--config job.toml`.
+        path: of the file.
+        named: the name of the file in messages, such as `--config job.toml`.
 
     Raises:
-        InvalidArgument: the file does not exist, cannot be read, or is not TOML.
+        InvalidArgument: the file is absent, unreadable, larger, nested too deeply or no TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:  # a device may have no end
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise InvalidArgument(f"{named} cannot be read: it has more than {_MOST_BYTES:,} bytes")
+        return tomllib.loads(content.decode().replace("\r\n", "\n"))
     except OSError as error:
         raise InvalidArgument(f"{named} cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise InvalidArgument(f"{named} cannot be read: its values are nested too deeply") from None
     except ValueError as error:
         raise InvalidArgument(f"{named} cannot be read: {error}") from None
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import grpc
 
+from esd.services.runtime.proxies import proxy_options
+
 DEADLINE_SECONDS = 3.0
 
 # grpc.health.v1: the request for a server's overall health has no fields set, and the answer has one field, the status.
@@ -39,10 +41,12 @@ def main() -> None:
 
 
 def _channel(address: str) -> grpc.Channel:
+    options = proxy_options(address)
     certificate, key, authority = (_file(f"_TLS_{part}") for part in ("CERTIFICATE", "KEY", "CA"))
     if certificate is None:
-        return grpc.insecure_channel(address)
-    return grpc.secure_channel(address, grpc.ssl_channel_credentials(authority or certificate, key, certificate))
+        return grpc.insecure_channel(address, options)
+    credentials = grpc.ssl_channel_credentials(authority or certificate, key, certificate)
+    return grpc.secure_channel(address, credentials, options)
 
 
 def _file(suffix: str) -> bytes | None:

@@ -1,0 +1,97 @@
+"""The environment of a process: proxies, forks, and files of settings that are devices, huge or nested too deeply."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import esd
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+from esd.services.domain.schedules import Schedule
+from esd.services.runtime.channel import channel
+from esd.services.runtime.documents import read_toml
+from esd.services.runtime.proxies import is_local, proxy_options, through_proxy
+from tests.support.simple_clients import job_with
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("127.0.0.1:50051", True),
+        ("127.8.0.1:1", True),
+        ("localhost:1", True),
+        ("[::1]:1", True),
+        ("unix:/run/esd", True),
+        ("10.0.0.1:1", False),
+        ("head:1", False),
+    ],
+)
+def test_an_address_of_this_machine_needs_no_proxy(address: str, local: bool) -> None:
+    assert is_local(address) is local
+    assert (("grpc.enable_http_proxy", 0) in proxy_options(address)) is local
+
+
+def test_the_error_of_a_call_names_the_proxy_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("grpc_proxy", "https_proxy", "no_grpc_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    assert through_proxy("head:1") == (
+        "; the call goes through the proxy http://proxy:3128 (http_proxy), except if no_proxy lists head"
+    )
+    assert not through_proxy("127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "other, head")
+    assert not through_proxy("head:1")
+
+
+async def test_a_channel_to_this_machine_takes_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that refuses connections would fail the call; nothing listens at the port, which the error must say."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    async with channel("127.0.0.1:1") as opened:
+        call = opened.unary_unary("/grpc.health.v1.Health/Check")
+        with pytest.raises(Exception, match=r"127\.0\.0\.1:1") as refused:
+            await call(b"", timeout=5)
+    assert "127.0.0.1:9" not in str(refused.value)
+
+
+def test_a_client_in_a_forked_child_is_refused() -> None:
+    client = esd.DispatcherClient("127.0.0.1:1")
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            client.describe()
+        except FailedPrecondition as error:
+            os.write(write, str(error).encode())
+        client.close()
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        assert "make another one in the child" in answer.read()
+    assert os.waitpid(child, 0)[1] == 0
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("a = " + "[" * 5000 + "]" * 5000, "nested too deeply"), ("a = 1\n" * 200_000, "more than 1,048,576 bytes")],
+)
+def test_a_file_of_settings_has_a_size_and_a_depth(tmp_path: Path, text: str, named: str) -> None:
+    (tmp_path / "job.toml").write_text(text)
+    with pytest.raises(InvalidArgument, match=f"--config job.toml cannot be read: .*{named}"):
+        read_toml(tmp_path / "job.toml", "--config job.toml")
+
+
+def test_a_device_without_an_end_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="cannot be read: it has more than 1,048,576 bytes"):
+        read_toml(Path("/dev/zero"), "--config /dev/zero")
+
+
+@pytest.mark.parametrize("digits", [20, 25, 400])
+@pytest.mark.parametrize("name", ["max_rows", "checkpoint_every", "checkpoints_kept", "first_iteration", "window"])
+def test_numbers_of_many_digits_are_refused_by_name(name: str, digits: int) -> None:
+    with pytest.raises(InvalidArgument, match=f"{name} is 10+, it must be in"):
+        job_with(**{"checkpoint_every": 1, name: 10**digits})
+    with pytest.raises(InvalidArgument, match="is longer than 4294967295"):
+        Schedule(warm_up=10**digits)
