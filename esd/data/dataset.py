@@ -1,4 +1,4 @@
-"""What a data set is: a stream of samples that can be read again."""
+"""A data set: a stream of samples that can be read again."""
 
 from __future__ import annotations
 

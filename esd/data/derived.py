@@ -1,4 +1,4 @@
-"""What a data set that is made of another one has of it."""
+"""The attributes that a data set takes over from its source."""
 
 from __future__ import annotations
 

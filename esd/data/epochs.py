@@ -1,7 +1,7 @@
 """A data set that is read several times, each time in another order.
 
 The order is a function of the seed, the epoch and the samples' places in the data set, and of no library's random
-numbers: whoever reads again, reads the same.
+numbers: every reader reads the same.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Epochs(DerivedDataset):
 
     @property
     def fingerprint(self) -> str:
-        """Names the data set, and what is made of its order."""
+        """Names the data set and its order."""
         order = f"; {self._epochs} epochs" if self._epochs > 1 else ""
         if self._shuffle:
             order += f"; shuffled through {self._shuffle} by seed {self._seed}"

@@ -1,6 +1,6 @@
 """Row ids from categorical values: (field, value) -> uint64, without a vocabulary pass.
 
-This is the specification. It is stable for ever and equal on all platforms; whoever changes it raises READER_VERSION.
+This is the specification. It is stable for ever and equal on all platforms; a change raises READER_VERSION.
 
     hash(key, bytes) = fold mix64(h ^ word) over the little-endian 64-bit words of the bytes, the last word
                        padded with zeros, from h = mix64(key ^ (length * 0x9e3779b97f4a7c15 mod 2^64))

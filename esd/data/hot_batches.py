@@ -1,6 +1,6 @@
 """Hot and normal mini-batches (SCARS §III): samples that need replicated rows alone are trained together.
 
-Nothing of such a batch moves over a link to a parameter server, and what the others move is done while it trains. The
+Nothing of such a batch moves over a link to a parameter server, and the transfers of others end while it trains. The
 samples of each batch change, and so does the trained model; that every sample is trained once does not.
 """
 
@@ -24,7 +24,7 @@ class ReplicatedRows:
     """Which rows a job replicates, as its dispatcher has it: a function of this and of the batches before.
 
     Attributes:
-        room: what they take of a cache, in units of row size.
+        room: their share of a cache, in units of row size.
         table_sizes: size of each table's rows in units, [T]; empty when there is one table.
         workers: how many replicate them.
         seed: of the job.
@@ -43,7 +43,7 @@ class HotBatches(DerivedDataset):
     samples wait for others of their kind, so a sample comes less than two batches earlier than it stands, and at most
     `patience` + 2 batches later. Those that are left at the end come in order.
 
-    Which samples are hot follows from the stream alone, so whoever reads again, reads the same. Where the dispatcher
+    Which samples are hot follows from the stream alone, so every reader reads the same. Where the dispatcher
     has replicated other rows (in the first periods of a run that goes on from another one's model, behind a worker's
     loss, or where rows are forgotten), a hot batch moves those that it lacks.
 
@@ -51,8 +51,8 @@ class HotBatches(DerivedDataset):
         dataset: the samples, all epochs of them.
         batch_size: k, samples of a global batch.
         patience: batches that a sample waits for others of its kind, at least 1; then the next batch is of those that
-            have waited longest, whatever their kind.
-        rows: what is replicated.
+            have waited longest, of either kind.
+        rows: the replicated rows.
 
     Attributes:
         hot_batches: how many of the batches that the latest iteration has yielded were hot.
@@ -69,7 +69,7 @@ class HotBatches(DerivedDataset):
 
     @property
     def fingerprint(self) -> str:
-        """Names the data set, and what decides the batches."""
+        """Names the data set, and the options of the batches."""
         rows = self._rows
         sizes = f" of sizes {','.join(map(str, rows.table_sizes))}" if rows.table_sizes else ""
         batches = f"hot and normal batches of {self._size}, for which samples wait for {self._patience}"
@@ -149,7 +149,7 @@ class _Waiting:
         self._hot = np.concatenate([forecast.judge(*part.id_columns) for part in self._samples])
 
     def rest(self) -> Iterator[SampleBatch]:
-        """Yields what is left, in order and in batches."""
+        """Yields the remaining samples, in order and in batches."""
         for start in range(0, len(self._hot), self._size):
             yield SampleBatch.concatenate(self._samples)[start : start + self._size]
 

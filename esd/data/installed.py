@@ -1,4 +1,4 @@
-"""Readers of one's own: what installed packages offer as entry points of the group `esd.readers`."""
+"""Readers of one's own: entry points of installed packages in the group `esd.readers`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def open_installed(request: ReadRequest) -> Dataset | None:
 
     Raises:
         InvalidArgument: several packages do; it cannot be imported, or fails.
-        EsdError: what the reader says.
+        EsdError: the reader refuses the request.
     """
     found = tuple(entry_points(group=GROUP, name=request.reader))
     if len(found) > 1:

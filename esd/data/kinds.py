@@ -1,4 +1,4 @@
-"""Names what a program gives a field of another kind than its annotation says: the field, and what is wanted."""
+"""Refuses values of another kind than a field's annotation, by the names of the field and of the kind."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from esd.services.domain.errors import InvalidArgument
 _WORDS = {str: ("a text", "texts"), int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
 
 
-def check_kinds(made: Any, what: str) -> None:
+def check_kinds(made: Any, named: str) -> None:
     """Checks the fields of a dataclass. A list is taken for a tuple, and whole numbers are numbers.
 
     Args:
         made: the instance.
-        what: how messages name a field of it: `{} of a table`.
+        named: the form of a field's name in messages: `{} of a table`.
 
     Raises:
         InvalidArgument: a field is of another kind.
@@ -28,7 +28,7 @@ def check_kinds(made: Any, what: str) -> None:
     for each in fields(made):
         value = getattr(made, each.name)
         if not _fits(value, hints[each.name]):
-            raise InvalidArgument(f"{what.format(each.name)} is {value!r}, it must be {_words(hints[each.name])}")
+            raise InvalidArgument(f"{named.format(each.name)} is {value!r}, it must be {_words(hints[each.name])}")
 
 
 @lru_cache

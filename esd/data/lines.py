@@ -20,7 +20,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class ByteStream(Protocol):
-    """What line_blocks reads from: a file, a gzip file, a member of a zip archive."""
+    """The source of line_blocks: a file, a gzip file, a member of a zip archive."""
 
     def read(self, size: int, /) -> bytes:
         """Up to `size` bytes; none at the end."""

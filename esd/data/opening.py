@@ -26,12 +26,12 @@ def open_data(
 
     Args:
         uri: with a schema, the files of a table (esd/data/paths.py). Without: the name of a reader, which comes
-            with ESD or with another installed package, and what it reads: `flights`, `criteo:PATH`.
+            with ESD or with another installed package, and its argument: `flights`, `criteo:PATH`.
         batch_size: samples of a yielded batch, at most; at least 1.
         seed: decides the samples of synthetic streams; the other data sets do not depend on it.
         skip_bad: malformed records of a file that are skipped and counted before one is an error.
         data_dir: where relative paths start; default: the working directory.
-        schema: file that says what the columns of somebody's table are.
+        schema: the file that describes the columns of tables.
 
     Raises:
         NotFound: the file does not exist, or a package that reads it is not installed.

@@ -12,7 +12,7 @@ from esd.services.domain.batches import SampleBatch
 class Part(DerivedDataset):
     """A `Dataset` of the samples `first` to `last - 1` of another one.
 
-    What comes before them is read, too, and dropped.
+    The samples before them are read, too, and dropped.
     """
 
     def __init__(self, dataset: Dataset, first: int, last: int) -> None:

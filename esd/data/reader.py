@@ -1,4 +1,4 @@
-"""What a reader is: it opens a data set by what stands behind its name, `criteo:train.txt`."""
+"""A reader opens a data set by its name and an argument, `criteo:train.txt`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from esd.services.domain.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What a reader is asked for.
+    """The request to a reader.
 
     Attributes:
         reader: its name.
-        argument: what stands behind the name and a colon; empty: nothing does.
+        argument: the text after the name and a colon; empty: there is none.
         batch_size: samples of a yielded batch, at most.
         seed: decides samples that are made up; others do not depend on it.
         skip_bad: malformed records that are skipped and counted before one is an error.
@@ -37,7 +37,7 @@ class ReadRequest:
 
         Raises:
             NotFound: there is none.
-            InvalidArgument: there is no argument, or what it stands for cannot be read.
+            InvalidArgument: there is no argument, or its files cannot be read.
         """
         if not self.argument:
             raise InvalidArgument(f"data {self.reader!r} names no file, write {self.reader}:PATH")

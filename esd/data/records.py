@@ -1,4 +1,4 @@
-"""Delimited text: its format, its records, and what happens to malformed lines."""
+"""Delimited text: its format, its records, and the treatment of malformed lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Kind(Enum):
-    """What a column holds. The values are the parser's names."""
+    """The kind of a column's values. The values are the parser's names."""
 
     SKIP = "skip"
     ID = "id"
@@ -119,7 +119,7 @@ class RecordReader:
         """Refuses a file that has no records, or another beginning than its format, by its first block of lines.
 
         Raises:
-            InvalidArgument: names the file and what is wrong with it.
+            InvalidArgument: names the file and its fault.
         """
         self._source, self._lines = source, 0
         text = self._after_header(block) if self._format.header and block else block

@@ -1,4 +1,4 @@
-"""A schema: which columns of somebody's table are ids, lists of ids, dense features, labels, weight and group.
+"""A schema: the columns of a table that are ids, lists of ids, dense features, labels, weight and group.
 
 esd/data/schema_file.py reads it from a file of TOML.
 """
@@ -53,9 +53,9 @@ class IdList:
     Attributes:
         column: its name.
         max: the most values that a row may have.
-        pool: what the model gets of their embeddings: `sum` or `mean`, or `list` for one by one.
+        pool: the form of their embeddings for the model: `sum` or `mean`, or `list` for one by one.
         table: as of `Id`.
-        longer: what becomes of a longer list: `refuse`, or `cut` to the first `max` values.
+        longer: the treatment of a longer list: `refuse`, or `cut` to the first `max` values.
         separator: between the values, where the column is a text.
 
     Example:
@@ -83,7 +83,7 @@ class IdList:
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """How the rows of a named table differ from those of the job's options; None: not at all.
+    """The options of a named table that differ from the job's; None: the job's.
 
     Attributes:
         dim: values per row.
@@ -115,16 +115,16 @@ class Schema:
         ids: the columns of categories; a text stands for `Id`.
         crosses: fields made of several of `ids`, of which none is a list.
         dense: the columns of numbers.
-        log: those of `dense` that become ln(1 + x), and 0 below 0.
+        log: the columns among `dense` that become ln(1 + x), and 0 below 0.
         positive_from: the least label that counts as 1.
         label_range: the least and the largest label; None: labels are 0 and 1.
-        missing: by column, what stands for an absent value; of a list, for one that is absent within it.
+        missing: by column, the stand-in for an absent value; of a list, for an absent value within it.
         weight: the column of numbers that the samples' losses are multiplied by.
-        group: the column of what samples belong to, such as their user, for metrics by group.
+        group: the column of the samples' groups, such as their users, for metrics by group.
         time: the column of when samples happened, by which the last ones can be held out; it may be one of `ids`, too.
         tables: by name, how the tables that `ids` name differ.
         positive: the texts that are labels of 1; every other text is 0. None are given: labels are numbers.
-        decimal: what stands before the fraction of a number in a file of texts, `.` or `,`; None: `.`.
+        decimal: the mark before the fraction of a number in a file of texts, `.` or `,`; None: `.`.
         time_unit: of times that are numbers since 1970: `s`, `ms`, `us` or `ns`; None: seconds, and larger numbers are
             refused.
 
@@ -231,7 +231,7 @@ class Schema:
 
     @cached_property
     def rules(self) -> tuple[tuple[str, str], ...]:
-        """What decides labels, weights and absent values, by name (`SampleColumns.rules`)."""
+        """The rules of labels, weights and absent values, by name (`SampleColumns.rules`)."""
         label = "0 or 1"
         if self.positive:
             label = f"1 for {', '.join(map(repr, self.positive))}"
@@ -250,7 +250,7 @@ class Schema:
 
     @cached_property
     def to_score(self) -> Schema:
-        """The same without what only training needs besides the labels: weight, group and time."""
+        """The same without the columns that only training needs, except the labels: weight, group and time."""
         needed = {*(each.column for each in self.id_columns), *self.dense}
         missing = {name: value for name, value in self.missing.items() if name in needed}
         return replace(self, weight=None, group=None, time=None, time_unit=None, missing=missing)
@@ -258,13 +258,13 @@ class Schema:
     def to_json(self) -> str:
         """Returns one text for each schema that makes other samples.
 
-        What is not said is left out, so that keys which schemas get in later versions change no text from before.
+        Keys without a value are left out, so that new keys of later versions change no text of today.
         """
         said = _said(asdict(self)) | {"ids": [_said(asdict(each)) for each in self.id_columns]}
         return json.dumps(said, sort_keys=True)
 
     def _check_kinds(self) -> None:
-        """Checks what a program may give by mistake; a file's reader has told it by the file's own words."""
+        """Checks the values of a program; the reader of a file has checked the file by the file's own words."""
         for name in ("ids", "crosses", "dense", "log", "positive"):
             value = getattr(self, name)
             if isinstance(value, str):

@@ -12,14 +12,14 @@ ids = [
 crosses = [["user", "item"]]       # a field of its own for each pair
 dense = ["price", "age"]           # numbers, as they are
 log = ["price"]                    # of these ln(1 + x), and 0 below 0
-weight = "importance"              # what a sample's loss is multiplied by
+weight = "importance"              # the factor of a sample's loss
 group = "user"                     # for metrics by group
 time = "at"                        # when it happened: --holdout 1d holds out the last day
 
-[tables.item]                      # of ids that name it; what is not said is as the options have it
+[tables.item]                      # of ids that name it; the options decide the rest
 dim = 32
 
-[missing]                          # what an absent value becomes; without an entry it is refused
+[missing]                          # stand-ins for absent values; without an entry they are refused
 item = ""
 age = 35
 """
@@ -53,7 +53,7 @@ def read_schema(path: Path) -> Schema:
 
 
 def name_of(path: Path) -> str:
-    """Returns what data of a schema's file is called: as the file is, in letters that a table's name may have."""
+    """Returns the name of the data of a schema's file: the file's, in letters that a table's name may have."""
     return re.sub("[^a-z0-9_]+", "-", path.stem.lower()).strip("-")[:_LONGEST_NAME] or "files"
 
 

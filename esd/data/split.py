@@ -1,4 +1,4 @@
-"""What is trained and what is held out: the last samples of a data set, by their times or by their order.
+"""Held-out samples: the last ones of a data set, by their times or by their order.
 
 By time, the cut is found in a few passes over the times alone, in constant memory.
 """
@@ -67,7 +67,7 @@ class Timed(Protocol):
 
 
 def split(dataset: Dataset, last: str | float, said: str = "last={!r}") -> tuple[Dataset, Dataset]:
-    """Returns what is left of a data set to train, and its last samples, to judge the model by.
+    """Returns the samples of a data set to train, and its last samples, to judge the model by.
 
     Args:
         dataset: all samples.

@@ -45,7 +45,7 @@ class TextFiles:
     at once and not after a day of training.
 
     Args:
-        text_format: what the files are.
+        text_format: the format of the files.
         files: at least one.
         skip_bad: malformed records of all files together that are skipped before one is an error.
 
@@ -97,7 +97,7 @@ class TextFiles:
 
 
 class TextDataset:
-    """A `Dataset` over files whose records are samples. What it raises is what `TextFiles` does."""
+    """A `Dataset` over files whose records are samples. It raises the errors of `TextFiles`."""
 
     endless = False
     samples: int | None = None

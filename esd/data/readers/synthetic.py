@@ -126,7 +126,7 @@ class SyntheticDataset:
         return dense
 
     def _logits(self, features: _Features) -> NDArray[np.float64]:
-        """Returns what the hidden model says of k samples before its bias is added, float64 [k]."""
+        """Returns the output of the hidden model for k samples, without its bias, float64 [k]."""
         of_ids = normal(mix64(features.ids ^ self._key)).sum(axis=1) * (_IDS_EFFECT / np.sqrt(len(self.features)))
         of_cluster = normal(draw(features.clusters, "effect")) * _CLUSTER_EFFECT
         width = len(self.dense_features)

@@ -1,4 +1,4 @@
-"""What a synthetic stream imitates: `criteo`, `avazu` or `zipf`, and its options."""
+"""The data that a synthetic stream imitates, `criteo`, `avazu` or `zipf`, and its options."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class SyntheticOptions:
 
 
 class _Query:
-    """The options after `?`. Each is taken once; what nobody takes is unknown."""
+    """The options after `?`. Each is taken once; the others are unknown."""
 
     def __init__(self, query: str) -> None:
         self._left = dict(parse_qsl(query, keep_blank_values=True))

@@ -1,4 +1,4 @@
-"""What the visitors of a shop looked at next: Alibaba's User Behavior Data from Taobao; label: this item, not another.
+"""The next item that a visitor of a shop looks at: Alibaba's User Behavior Data from Taobao; label: this item or not.
 
 The file, `UserBehavior.csv`, has a line for each thing that a user did, all lines of a user together: user, item,
 category, behaviour (`pv`: looked at the item, `cart`, `fav`, `buy`) and seconds since 1970, without a header.
@@ -7,9 +7,9 @@ TBSM (Ishkhanov et al., 2020) is trained on it with a history of 20 items. A vie
 user looked at, and another one, both with the latest items that the user had looked at before, and their categories.
 Other behaviours are left out: they follow a view of the same item, so that the history would tell the label.
 
-The other item is one that somebody else looked at: a draw from the `_OTHERS` views before those of the user. So the
+The other item was looked at by another user: it is a draw from the `_OTHERS` views before the user's. So the
 more an item is looked at, the oftener it is drawn, and popularity alone tells nothing. It is a function of the view's
-place in the data alone, so every run and every pass has the same samples. Nobody is before the first user, whose views
+place in the data alone, so every run and every pass has the same samples. No user is before the first one, whose views
 make one sample each.
 """
 
@@ -65,7 +65,7 @@ class _Views:
 
     @classmethod
     def of(cls, records: Records) -> Self:
-        """Returns those of records of any behaviour."""
+        """Returns the views among records of any behaviour."""
         views = records.ids[:, 3] == _VIEWED
         users, items, categories = (
             in_table(records.ids[views, number], number) for number in (_USER, _ITEM, _CATEGORY)

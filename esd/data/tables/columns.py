@@ -40,7 +40,7 @@ class Mistakes:
     Attributes:
         column: where it was found.
         rows: bool [n].
-        expected: what should be there.
+        expected: the expected value, in words.
     """
 
     column: str
@@ -78,7 +78,7 @@ def check_types(
 
 
 def _expected_type(schema: Schema, name: str, kind: pa.DataType) -> str:
-    """Returns what a column should be for the schema; nothing if its type fits."""
+    """Returns the expectation that a column's type violates, in words; empty: it fits."""
     if kinds.is_null(kind):  # no row has a value
         lists = {each.column for each in schema.id_columns if isinstance(each, IdList)}
         return "" if name in schema.missing or name in lists else f"which has no value: expected {_a_value(name)}"
@@ -205,7 +205,7 @@ def _absent(column: pa.Array) -> NDArray[np.bool_] | None:
 
 
 def _replaced(ids: NDArray[np.uint64], absent: NDArray[np.bool_], described: Id | IdList, schema: Schema) -> bool:
-    """Puts the id of what stands for an absent value in the places of these. False if nothing does."""
+    """Puts the stand-in's id in the places of absent values. False if there is no stand-in."""
     if described.column not in schema.missing:
         return False
     text = str(schema.missing[described.column])
@@ -229,7 +229,7 @@ def _by_sample(columns: list[_Ids], count: int) -> tuple[NDArray[np.uint64], NDA
 
 
 def hashed(column: pa.Array, key: int) -> NDArray[np.uint64]:
-    """Hashes a column, uint64 [n]; what an absent value gets means nothing."""
+    """Hashes a column, uint64 [n]; the id of an absent value means nothing."""
     kind = column.type
     if kinds.is_dictionary(kind):
         if len(column.dictionary) == 0:  # all values are absent

@@ -34,13 +34,13 @@ _COLUMNS = ("ids", "dense", "labels", "lengths", "weights", "groups")  # of a Sa
 
 
 class _Table:
-    """What files and frames have in common: samples with times, if the schema names a column of these.
+    """The common part of files and frames: samples, with times if the schema names their column.
 
     Args:
-        schema: which columns are what.
+        schema: describes the columns.
         batch_size: samples of a batch, at most.
         skip_bad: rows that are no samples and are left out before one is an error.
-        labelled: whether they have labels; those of others are NaN, and they have no weights, groups or times.
+        labelled: whether they have labels; without, labels are NaN, and there are no weights, groups or times.
     """
 
     endless = False
@@ -155,7 +155,7 @@ class TableDataset(_Table):
 
 
 class Frame(Protocol):
-    """What pandas, polars, pyarrow and others give of their frames."""
+    """The interface of frames of pandas, polars, pyarrow and others."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Exports the frame as a stream of Arrow batches."""
@@ -283,7 +283,7 @@ class _Cleaned:
                 )  # fmt: skip
 
     def ragged(self, source: str) -> Ragged:
-        """Returns what is told of the rows of a file that have more or fewer values than its header."""
+        """Returns the listener for rows of a file that have more or fewer values than its header."""
         return lambda number, wrong: self._skip(f"{source}: row {number}: {wrong}")
 
     def _skip(self, message: str) -> None:

@@ -1,7 +1,7 @@
 """The files of a table: how each is read in batches of a bounded size.
 
 The ending tells the format: .parquet; .arrow and .feather; .csv and .tsv, also .gz. A file with another ending is read
-if its first bytes are those of a Parquet or an Arrow file.
+if it begins as a Parquet or an Arrow file does.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Piece:
     Attributes:
         batch: the rows, with the columns that were asked for.
         first: how many rows of the file come before them.
-        place: what of the file they are in, if it has parts: `row group 3`.
+        place: their part of the file, if it has parts: `row group 3`.
         rows: where among the rows of the file from `first` on each one stands, int64 [n]; None: they follow each other.
     """
 
@@ -65,13 +65,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is known of a file before it is read.
+    """The facts about a file that are known before it is read.
 
     Attributes:
-        columns: its columns with their types, those of its folders' names (`day=3`) included. Of a file of texts, the
-            types are what the first megabytes look like; all of its values are texts.
+        columns: its columns with their types, and the columns of its folders' names (`day=3`). In a file of texts, the
+            types are inferred from the first megabytes; all of its values are texts.
         empty: whether it has no rows.
-        texts: names of the columns whose values are texts, whatever their type.
+        texts: names of the columns whose values are texts, of any type.
     """
 
     columns: pa.Schema
@@ -80,7 +80,7 @@ class Outline:
 
 
 def is_text(file: Path) -> bool:
-    """Tells whether a file's values are texts, whatever they mean."""
+    """Tells whether a file's values are written as texts."""
     return _text_ending(file) in _DELIMITERS
 
 
@@ -280,7 +280,7 @@ def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _open_arrow(file: Path, columns: list[int]) -> Iterator[tuple[pa.Schema, pa.ipc.RecordBatchFileReader]]:
-    """Opens a file for its columns of these numbers. Yields all that it has, and what reads these."""
+    """Opens a file for its columns of these numbers. Yields all of its columns, and the reader of these."""
     # Without a memory map: a process dies (SIGBUS) that reads in the map of a file which is cut meanwhile.
     with pa.OSFile(str(file)) as source:
         start = source.read(4)
@@ -384,7 +384,7 @@ def _check_swallowed(file: Path, separator: str, columns: int) -> None:
 
 
 def delimiter(file: Path) -> str:
-    """Returns what stands between the values of a file of texts: that which parts its header into the most columns."""
+    """Returns the delimiter of a file of texts: the one that parts its header into the most columns."""
     with pa.input_stream(str(file), compression="detect") as source:
         content = source.read(_HEADER_BYTES)
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -420,7 +420,7 @@ def _named(file: Path) -> Iterator[None]:
 
 
 def _cut(file: Path, before: os.stat_result) -> str:
-    """Says what a file has lost since; nothing if it has not, or if another one is in its place."""
+    """Describes the loss of a file that was cut; empty: it was not, or another file is in its place."""
     now = file.stat() if file.exists() else before
     if not os.path.samestat(now, before) or now.st_size >= before.st_size:
         return ""

@@ -21,7 +21,7 @@ def numbers_of(column: pa.Array, decimal: str = POINT) -> tuple[NDArray[np.float
 
     Args:
         column: numbers, truth values, or texts.
-        decimal: what stands before the fraction of a number that is a text.
+        decimal: the mark before the fraction of a number that is a text.
     """
     if kinds.is_string(column.type):
         return _of_texts(column, decimal)

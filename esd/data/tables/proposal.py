@@ -1,4 +1,4 @@
-"""A schema proposed for files that nobody has described yet, with what there is to know of each column."""
+"""A schema proposed for files that have none, with facts about each column."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _UNIQUE = 0.9  # a column with more distinct values per row names the row, and t
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """What the rows say of a column of ids.
+    """The facts about a column of ids.
 
     Attributes:
         distinct: how many values it has.
@@ -46,7 +46,7 @@ class Category:
         absent: the part of the rows without a value.
         unique: whether nearly every row has a value of its own.
         longest: of a column of lists, the length of the longest; 0: it has one value per row.
-        separator: of lists that are texts, what stands between their values.
+        separator: of lists that are texts, the text between their values.
     """
 
     distinct: int
@@ -57,7 +57,7 @@ class Category:
     separator: str | None = None
 
     def entry(self, name: str) -> str:
-        """Returns what `ids` of a schema says of a column of this name."""
+        """Returns the entry in `ids` of a schema for a column of this name."""
         if not self.longest:
             return _text(name)
         separator = "" if self.separator is None else f", separator = {_text(self.separator)}"
@@ -80,7 +80,7 @@ class Threshold:
 
     @classmethod
     def of(cls, numbers: NDArray[np.float64]) -> Threshold | None:
-        """Returns what there is to say of a column of labels, float64 [n]; None if they are 0 and 1, or all alike."""
+        """Returns the threshold of a column of labels, float64 [n]; None if they are 0 and 1, or all alike."""
         present = np.sort(numbers[~np.isnan(numbers)])
         values = np.unique(present)
         if len(values) < 2 or np.isin(values, (0, 1)).all():
@@ -109,7 +109,7 @@ class Words:
 
     @classmethod
     def of(cls, texts: pa.Array) -> Words:
-        """Returns what there is to say of a column of texts."""
+        """Returns the positive text of a column of labels, and the others."""
         counted = sorted(_present(texts).value_counts().to_pylist(), key=lambda each: (-each["counts"], each["values"]))
         words = [str(each["values"]) for each in counted]
         positive = next((word for word in words if word.lower() in _YES), words[-1])
@@ -123,19 +123,19 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A schema, and what it rests on.
+    """A schema, and the facts that it rests on.
 
     Attributes:
         files: that it is for.
         rows: how many were read.
         label: the column of the label.
         made: how its numbers or texts become labels; None: they are labels.
-        decimal: what stands before the fraction of numbers.
+        decimal: the mark before the fraction of numbers.
         ids: the columns of ids.
         dense: the columns of dense features, each with the mean that can stand for absent values, None where none is.
         time: the column of when samples happened, if there is one.
         time_unit: of times that are numbers; None: seconds, or no numbers.
-        notes: what should be looked at before the schema is used.
+        notes: doubts that the user must settle before the schema is used.
         unread: the columns that are left out, each with its type.
     """
 
@@ -268,7 +268,7 @@ def _unit(column: pa.Array) -> str | None:
 
 
 def _notes(file: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns what is odd about the names of the columns."""
+    """Returns doubts about the names of the columns."""
     values = [name for name in names if _VALUE.fullmatch(name)]
     if not is_text(file) or not values or list(names) == [str(at) for at in range(len(names))]:
         return ()

@@ -1,4 +1,4 @@
-"""Texts that are lists: which character stands between their values, guessed from what the values look like."""
+"""Texts that are lists: the character between their values, guessed from the look of the values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_SHARE = 0.05  # of the texts that are not empty must have it
 
 
 def found_separator(column: pa.Array) -> str | None:
-    """Returns what separates the values in the texts of a column, None if they look like single values.
+    """Returns the separator of the values in the texts of a column, None if they look like single values.
 
     Texts that are all written as Python and JSON write lists, `[1, 2]`, have commas.
 

@@ -1,4 +1,4 @@
-"""The bytes of a file of texts on their way to pyarrow: checked for what pyarrow does not report by name."""
+"""The bytes of a file of texts on their way to pyarrow: checked for faults that pyarrow does not report by name."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def within(piece: Piece, column: str, span: Span, unit: str | None = None) -> tu
 
 
 def _of_texts(texts: pa.Array, unit: str | None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Does what `times_of` does for texts: each is a number, a timestamp or neither, whatever the others are."""
+    """Does the work of `times_of` for texts: each is a number, a timestamp or neither, independent of the others."""
     alike = _all_alike(texts, unit)
     if alike is not None:
         return alike
