@@ -201,7 +201,7 @@ def e2e(
             )
             if as_json and len(runs) % len(names) == 0:
                 typer.echo(json.dumps({"cores": os.cpu_count(), "runs": [each.as_json() for each in runs]}))
-    finally:  # what was measured before an interruption is shown, too
+    finally:  # results before an interruption are shown, too
         if not as_json:
             for table in tables(runs):
                 Console().print(table)

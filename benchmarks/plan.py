@@ -21,7 +21,7 @@ STREAMS = (
 )
 LINKS = "500m,500m,50m,50m"
 _BATCHES = (16, 32, 64, 128, 256, 512)
-_CACHES = 8  # sizes of the sweep for each batch, each 1.8 times the next smaller one, up to what fits
+_CACHES = 8  # sizes of the sweep for each batch, each 1.8 times the next smaller one, up to the largest that fits
 _SHARE = 0.4  # of the memory that all rows and the largest batch would need: so that the two compete
 
 

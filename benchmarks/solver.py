@@ -118,7 +118,7 @@ def run(
             if name not in known:
                 raise InvalidArgument(f"{kind} {name!r} is unknown or not installed here, known are {', '.join(known)}")
     cases = [(n, m, f) for n, m, f in itertools.product(workers, batches, families) if n * n * m <= largest_matrix]
-    cases.sort(key=lambda case: case[0] ** 2 * case[1])  # what a busy machine leaves out are the largest
+    cases.sort(key=lambda case: case[0] ** 2 * case[1])  # so that a busy machine leaves out the largest
     end = time.monotonic() + limit_seconds
     for done, (n, m, family) in enumerate(cases):
         if time.monotonic() > end:

@@ -31,7 +31,7 @@ def main() -> None:
     options = parser.parse_args()
 
     random = np.random.default_rng(0)
-    # What worker j would have to move for sample i: the rows it lacks, over its link.
+    # The time that worker j needs to move the rows that it lacks for sample i over its link.
     costs = (random.integers(0, MISSES + 1, (SAMPLES, WORKERS)) * LINK_COSTS).astype("<f4")
     capacities = np.full(WORKERS, SAMPLES // WORKERS, "<i4")
 

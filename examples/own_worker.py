@@ -31,7 +31,7 @@ def main() -> None:
 
 def work(dispatcher: esd.DispatcherClient, name: str) -> int:
     """Waits for a job, follows it to its end and returns its number of iterations."""
-    # Nobody calls these. They tell the dispatcher that a worker of this name has been started anew, as new ports would.
+    # No call goes to this address. It distinguishes a restarted worker of this name, as a new port would.
     here = f"{name}:{os.getpid()}"
     me = esd.Registration(name, bandwidth=1e6, cache_rows=100, address=here)
     lease = dispatcher.register(me, wait_for_job=60.0)

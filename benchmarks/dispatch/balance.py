@@ -17,7 +17,7 @@ DIMENSIONS = (64, 512)
 CACHE_RATIOS = (0.02, 0.08, 0.20)
 SETTLED = 5  # iterations from the start that are left out
 SAMPLE_SECONDS = 4.096e-6  # about ten transfers of a row of 64 values over the fastest link
-# Shares of the workers with fast links that are tried, in those of an equal share; the others have the rest.
+# Tried shares of the workers with fast links, in units of an equal share; the other workers have the rest.
 _FAST_SHARES = (1.0, 1.25, 1.4, 1.5, 1.6, 1.7, 1.75, 1.8, 1.85, 1.9, 1.95, 1.97)
 
 

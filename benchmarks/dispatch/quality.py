@@ -94,7 +94,7 @@ def measure(
     costs, makespans, seconds, simulated = [], [], 0.0, 0
     for seed in seeds:
         started = time.thread_time()
-        # The same run cut short is what the warm-up cost.
+        # The cost of the warm-up is the cost of the same run cut short.
         before = _simulate(fresh_planner(seed=seed), stream, warm, computing=computing)
         totals = _simulate(fresh_planner(seed=seed), stream, iterations, computing=computing)
         seconds += time.thread_time() - started

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import mean
 
-KNOBS = {  # what axes call the fields of a setting
+KNOBS = {  # names of a setting's fields on axes
     "batch": "m, samples per worker",
     "cache_ratio": "cache ratio",
     "dim": "values per row",

@@ -20,7 +20,7 @@ TRAINED = 80 * BATCH
 HELD_OUT = 16 * BATCH  # those that follow
 HISTORY = 8
 
-# Of whom a history is, of what, and whether only samples with the label are in it.
+# The feature that owns a history, the listed feature, and whether only samples with the label are in it.
 _HISTORIES = {"flights": ("tailnum", "dest", False), "journey": ("household", "product", True)}
 DATA = tuple(_HISTORIES)
 

@@ -34,10 +34,10 @@ OPTIONS = RunOptions(
     seed=1,
     checkpoint_every=4,
 )
-COLUMNS = ("run", "what happened @iteration", "store", "optimizer", "how it ended", "model", "seconds")
+COLUMNS = ("run", "misfortunes @iteration", "store", "optimizer", "how it ended", "model", "seconds")
 _NEXT_SECONDS = 10.0  # within which the next thing happens, if it does not wait for an iteration of its own
 _LONGEST_RUN = 600.0  # seconds; a command that takes longer hangs
-_NO_CAUSE = ("internal error", "Traceback")  # in an error's text: nobody can act on it
+_NO_CAUSE = ("internal error", "Traceback")  # texts of an error without a remedy
 _ALONE = "the next epoch begins without"  # in the dispatcher's log, of a worker that was away for too long
 
 
@@ -62,7 +62,7 @@ class BadDay:
     _wrong: list[str] = field(default_factory=list)
 
     async def run(self, redis: RedisServer, place: Path, undisturbed: Undisturbed) -> tuple[bool, tuple[str, ...]]:
-        """Lives through the day. Returns whether it ended well, and the columns from `what happened` to `model`."""
+        """Lives through the day. Returns whether it ended well, and the columns from `misfortunes` to `model`."""
         await asyncio.to_thread(redis.cli, "flushall")
         verdict = "none"
         with small_disk(place / "kept") as disk:

@@ -49,7 +49,7 @@ _LIAR_FAILURES = 5
 _STRANGER_ITERATIONS = 600
 _STRANGER_FRAMES = 1200
 _REDIS_CALLS = 400
-_REDIS_LIES = 0.05  # of what it answers
+_REDIS_LIES = 0.05  # share of its answers
 _LONGEST_COMMIT = 2**20  # bytes
 _LIES_PER_MESSAGE = 5  # beside those that are made for the moment
 _MOST_BYTES = 2**30  # of memory that a service takes
@@ -125,7 +125,7 @@ async def lie_as_redis(folder: Path, port: int, number: int) -> tuple[LyingRedis
 async def deliver(folder: Path, number: int) -> Counter[str]:
     """Has two workers train that get rows from a stranger, too. Raises AssertionError if they believe it."""
     async with AsyncExitStack() as stack:
-        # A checkpoint of so many iterations is longer than what the campaign lets a request have.
+        # A checkpoint of so many iterations is longer than the campaign's limit of a request.
         limit = {"max_request_bytes": str(_LONGEST_COMMIT)}
         server = await start(stack, "ps_server", folder / "beside_stranger_ps.log", **limit)
         dispatcher = await start(stack, "dispatcher", folder / "beside_stranger.log")

@@ -100,7 +100,7 @@ def campaign(runner: asyncio.Runner, target: Target, *, count: int, number: int,
         ThreadPoolExecutor(_AT_ONCE) as threads,
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore", HypothesisWarning)  # of what it would print, which is long
+        warnings.simplefilter("ignore", HypothesisWarning)  # its output would be long
         attempt()
     garbage(target.address)
     runner.run(target.check())

@@ -127,7 +127,7 @@ class Liar:
             of_moment = pb.AttendRequest.FromString(good)
             if lie(of_moment):
                 yield of_moment.SerializeToString(), name
-        # Behind the others, as some of these confirm what the worker is about to confirm.
+        # After the others, because some lies confirm the iteration that the worker is about to confirm.
         for twist in itertools.islice(lies.twists, lies.per_message):
             twisted = twist(good)
             if not _is_believed(twisted):
@@ -222,7 +222,7 @@ def _by(name: str, step: int) -> Callable[[pb.IterationReport | pb.FlushReport],
     return lambda report: setattr(report, name, getattr(report, name) + step)
 
 
-# What the dispatcher must refuse whenever it is said, by name.
+# Lies that the dispatcher must refuse at any time, by name.
 _LIES: dict[str, Lie] = {
     "an iteration that is not trained yet": _of_iteration(_by("iteration", 1)),
     "an iteration that is not planned": _of_iteration(_by("iteration", _FAR)),
@@ -232,7 +232,7 @@ _LIES: dict[str, Lie] = {
     "a loss that is no number": _of_iteration(_setting(loss_sum=math.nan)),
     "an infinite loss": _of_iteration(_setting(loss_sum=-math.inf)),
     "a loss by label of one label": _of_iteration(lambda report: report.label_loss_sums.append(0.5)),
-    "samples that nobody has": _of_iteration(
+    "samples that do not exist": _of_iteration(
         lambda report: _setting(score_bins=report.score_bins + b"\0\0", labels=report.labels + b"\0")(report)
     ),
     "no samples": _of_iteration(_setting(score_bins=b"", labels=b"", groups=b"")),
@@ -249,7 +249,7 @@ _LIES: dict[str, Lie] = {
     "a phase without end": _of_iteration(lambda report: setattr(report.phases, "compute", math.inf)),
     "a link that is no number": _of_iteration(_setting(measured_bandwidth_bytes_per_second=math.nan)),
     "a link without speed": _of_iteration(_setting(measured_bandwidth_bytes_per_second=1e-300)),
-    "a flush that nobody has planned": _as_flush,
+    "a flush that was not planned": _as_flush,
     "a flush of an epoch that is over": _of_flush(_by("epoch", -1)),
     "a flush of more rows than there are": _of_flush(_moving(flush_push=2**63)),
     "nothing": _as(pb.AttendRequest()),

@@ -31,7 +31,7 @@ _CALL_SECONDS = 60.0
 _RECOVERY_SECONDS = 30.0
 _AT_A_TIME = 40  # calls, after which the server gets time to recover
 
-# Which nobody takes for an answer to a command that writes, whatever it is.
+# Answers that no write command can have.
 LIES = (
     b"$5\r\nhello\r\n", b"$0\r\n\r\n", b":-1\r\n", b"+QUEUED\r\n", b"*0\r\n", b"*-1\r\n", b"$-1\r\n",
     b"*1\r\n$-1\r\n", b"*2\r\n$3\r\nabc\r\n*1\r\n:1\r\n", b"*2\r\n*0\r\n$1\r\n0\r\n", b"*3\r\n:1\r\n+OK\r\n$-1\r\n",
@@ -192,7 +192,7 @@ class Life:
 
     async def put_dense(self) -> None:
         """Stores dense parameters that were not there before."""
-        self.dense = b""  # nobody knows which, until one is acknowledged beside which there was no other
+        self.dense = b""  # unknown until an upload is acknowledged while no other one is under way
         self.uploads += 1
         number, alone = self.uploads, not self.uploading
         self.uploading += 1

@@ -27,7 +27,7 @@ from hardening.fuzz.calls import Method
 from hardening.fuzz.twists import Pools
 
 TABLE = TableSpec("table-placeholder", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=1, init_scale=0.5)
-_KEPT = replace(TABLE, name="kept")  # what no request names
+_KEPT = replace(TABLE, name="kept")  # no request names it
 
 _JOB = JobSpec(
     name="job",

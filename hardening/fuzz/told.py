@@ -27,9 +27,9 @@ from hardening.fuzz.meddler import meddler
 from hardening.fuzz.wrongs import Twister, Wrong
 
 _ITERATIONS = 8  # of an attempt; a checkpoint is in their middle
-_PATIENCE_SECONDS = 3.0  # for a job that waits for somebody who was told wrong; then it is cancelled
-_END_SECONDS = 60.0  # for everybody to be done then, and for a job without anything wrong
-# Of a worker that has ended in order, has failed, was told what cannot be, or was ended here as it was going anyway.
+_PATIENCE_SECONDS = 3.0  # for a job that waits for the receiver of a wrong message; then it is cancelled
+_END_SECONDS = 60.0  # for all processes to end then, and for an undisturbed job
+# Exit codes of a worker that ended in order, failed, refused a message, or was ended here.
 _EXIT_CODES = (0, 1, 2, -signal.SIGTERM)
 _MOST_BYTES = 2**30  # of memory that a worker takes; torch is a quarter of it
 _SETTINGS = {
@@ -113,7 +113,7 @@ async def _attempt(
                 await worker.wait()
         except TimeoutError:
             with suppress(EsdError):  # the job has not begun
-                await client.cancel_job(job.name, "somebody waits for what does not come")
+                await client.cancel_job(job.name, "a process waits for a message that does not come")
             _terminate(worker)
         code = await worker.wait()
         driving.cancel()
@@ -134,7 +134,7 @@ async def _drive(client: AsyncDispatcherClient, job: JobSpec, worker: ForkedProc
     """Opens a job and gives it its samples."""
     try:
         await client.create_job(job)
-    except EsdError:  # what the parameter server has answered to the dispatcher
+    except EsdError:  # from the parameter server's answer to the dispatcher
         _terminate(worker)
         raise
     await client.submit(job.name, stream(_ITERATIONS))

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 Pools = Mapping[str, Sequence[str]]
-Twist = Callable[[bytes], bytes]  # what becomes of a good message
+Twist = Callable[[bytes], bytes]  # changes a good message
 
 _INTEGERS = {
     FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
@@ -28,7 +28,7 @@ _INTEGERS = {
     FieldDescriptor.CPPTYPE_ENUM: (0, 2**31 - 1),
 }
 
-# What arrays are made of: the edges of every dtype of the contract, and the numbers that are none.
+# Values of arrays: the edges of every dtype of the contract, and the numbers that are none.
 _WORDS = [
     *(struct.pack("<Q", value) for value in (0, 1, 2, 3, 2**32, 2**53, 2**63 - 1, 2**63, 2**64 - 1)),
     *(struct.pack("<2f", *pair) for pair in ((0.0, 1.0), (0.5, -0.5), (float("nan"), 1.0), (float("inf"), 1e38))),

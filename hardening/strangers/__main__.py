@@ -118,7 +118,7 @@ async def campaign(folder: Path, seconds: float, table: Table) -> bool:
         )
         driving = asyncio.create_task(drive(client, job, stream, on_progress(states.append)))
         try:
-            while not driving.done() and (  # noqa: ASYNC110 - nobody tells of it
+            while not driving.done() and (  # noqa: ASYNC110 - no event reports it
                 not states or states[-1].iterations_confirmed < _WARM_UP_ITERATIONS
             ):
                 await asyncio.sleep(0.1)

@@ -22,7 +22,7 @@ from rich.table import Table
 from hardening.soak import MOST_GROWTH, Course
 from hardening.stream_soak.services import SOAKED, Soaked
 
-_WARM_UP = 0.5  # of what is done: gRPC takes memory for many streams before it takes no more
+_WARM_UP = 0.5  # share of the run: gRPC takes memory for many streams before it takes no more
 _SAMPLES = 100  # of each process over a run
 
 
@@ -35,7 +35,7 @@ async def soak(soaked: Soaked, name: str, count: int) -> dict[str, Course]:
         for done in range(0, count, misdeed.times):
             await misdeed.commit(address)
             if done % step < misdeed.times:
-                gc.collect()  # what is left to the collector is not kept
+                gc.collect()  # garbage does not count as kept memory
                 courses["server"].sample(done, pid)
                 courses["client"].sample(done, os.getpid())
     return {process: course.after(int(_WARM_UP * count)) for process, course in courses.items()}

@@ -68,7 +68,7 @@ async def lose(address: str) -> None:
     """Connections that are reset; their streams are opened again and go on, until their workers close them."""
     async with cuttable_proxy(address) as proxy, _attending(proxy.address) as attendances:
         proxy.cut()
-        # What happens in another epoch is of no account; that it is answered tells that the stream stands again.
+        # Reports of another epoch have no effect; the answer shows that the stream works again.
         await asyncio.gather(*(each.report(FailureReport("gone", _OTHER_EPOCH)) for each in attendances))
 
 

@@ -30,7 +30,7 @@ def main() -> None:
             _tell(f"    {place.expression}: the page says {place.shown}, it is {text}")
         outdated += len(changes)
         if changes and not chosen.check:
-            text = page.read_text()  # somebody may have edited it meanwhile; nothing is measured again
+            text = page.read_text()  # an editor may have changed it meanwhile; nothing is measured again
             page.write_text(rewritten(text, stale(figure, text)))
     sys.exit(1 if outdated and chosen.check else 0)
 

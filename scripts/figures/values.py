@@ -107,7 +107,7 @@ def _printed_by(command: str) -> Any:
     """Runs a command with this environment's programs. Returns the JSON value of its last line."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": programs}
-    done = subprocess.run(  # noqa: S603 - the commands are those of the list
+    done = subprocess.run(  # noqa: S603 - the commands come from the list
         shlex.split(command), check=False, cwd=ROOT, env=environment, capture_output=True, text=True
     )
     if done.returncode:

@@ -78,7 +78,7 @@ class CuttableProxy:
             return
         try:
             there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
-        except OSError:  # nobody listens there now
+        except OSError:  # no server listens there now
             writer.transport.abort()
             return
         pair = {writer, there_writer}

@@ -27,7 +27,7 @@ _PRELOADED = (
     "esd.cli.main",
     "esd.cli.train",
 )
-_ABOVE = 500  # numbers of files that nobody asks for
+_ABOVE = 500  # numbers of files that no request names
 
 
 def serve(control: socket.socket) -> dict[str, Any] | None:
@@ -94,7 +94,7 @@ def fork_here() -> None:
 def run(module: str) -> None:
     """Runs a module as the program. A service is spared the 0.2 s of tearing torch down, object by object."""
     codes: list[int] = []
-    if module != _COMMAND:  # whose end is tested: what it has started goes with its objects
+    if module != _COMMAND:  # whose end is tested: its children end with its objects
         atexit.register(leave, codes)  # called after all that the program registers
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
@@ -118,7 +118,7 @@ def main() -> None:
     for module in _PRELOADED:
         importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # what is imported is never garbage; to leave it alone keeps its memory shared
+    gc.freeze()  # imported objects are never garbage; their memory stays shared if the collector skips them
     if (request := serve(socket.socket(fileno=int(sys.argv[1])))) is not None:
         become(request)
 

@@ -14,7 +14,7 @@ from esd.native import engine
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What is installed, as pyproject.toml says.
+# The installed packages, from pyproject.toml.
 PACKAGES: tuple[str, ...] = tuple(
     tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["scikit-build"]["wheel"]["packages"]
 )

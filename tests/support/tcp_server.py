@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 
-_TURNS = 3  # of the event loop, in which what was accepted gets its task
+_TURNS = 3  # of the event loop, in which an accepted connection gets its task
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from esd.services.runtime.forks import MAX_PACKET, send_request
 
 ROOT = Path(__file__).parents[2]
-MODULES = (  # what is forked
+MODULES = (  # the modules that are forked
     "esd.ps_server",
     "esd.dispatcher",
     "esd.worker",
@@ -36,7 +36,7 @@ MODULES = (  # what is forked
 
 _LIBRARIES = ("LD_", "MALLOC_", "OMP_", "GRPC_", "PYTHON")  # variables that libraries read as they are loaded
 _ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
-_EXECUTE = "_execute_child"  # what starts the process in `subprocess.Popen`
+_EXECUTE = "_execute_child"  # the method of `subprocess.Popen` that starts the process
 _PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 _PLAIN = {"preexec_fn": None, "shell": False, "uid": None, "gid": None, "gids": None, "umask": -1, "process_group": -1}
 _PARAMETERS = inspect.signature(getattr(subprocess.Popen, _EXECUTE))

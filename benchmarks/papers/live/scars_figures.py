@@ -10,7 +10,7 @@ from benchmarks.papers.live.runs import WARM_UP, LiveRuns, LiveSetting, add_line
 
 # One worker and the hottest rows in its cache, as in §IV; the link stands for the bus between memory and GPU.
 CACHED = LiveSetting(data="synthetic:criteo", workers=1, links="10m", batch=256, model="dlrm", policy="static", dim=32)
-# Little more than an iteration trains, and what holds the hot rows, as shares of the ids of the run.
+# Cache sizes, as shares of the run's ids: a little above one iteration's rows, and enough for the hot rows.
 _LEAST, _HOT = 0.08, 0.32
 _CACHES = {"least cache": replace(CACHED, cache_ratio=_LEAST), "hot rows": replace(CACHED, cache_ratio=_HOT)}
 _BATCHES = (128, 256, 512)
