@@ -14,8 +14,8 @@ _PAUSE_SECONDS = 0.05  # between its attempts, so that the job gets on
 
 Claim = Callable[[ServerClient, int], Awaitable[object]]  # by a client that is not the job's, in an epoch
 
-# Claims that a parameter server must refuse at any time, by name. It accepts a claim of a later epoch with `takes_over`,
-# because a dispatcher takes over the job of a dead dispatcher with it.
+# Claims that a parameter server must refuse at any time, by name. It accepts a claim of a later epoch with
+# `takes_over`, because a dispatcher takes over the job of a dead dispatcher with it.
 _CLAIMS: Mapping[str, Claim] = {
     "the present epoch": lambda rival, epoch: rival.begin_epoch(epoch, takes_over=True),
     "the next epoch of a job that it has not taken over": lambda rival, epoch: rival.begin_epoch(

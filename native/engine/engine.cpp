@@ -16,7 +16,7 @@ namespace {
 
 void place(const CacheMirror& cache, Span slots, Arena& arena) {
   SlotIndex* const first = arena.u32.data() + slots.begin;
-  std::transform(first, first + slots.size, first, [&](SlotIndex slot) { return cache.place(slot); });
+  std::transform(first, first + slots.size, first, [&](SlotIndex slot) { return cache.table_slot(slot); });
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ void save_cache(const CacheMirror& cache, const StateIndex& index, Writer& out) 
   }
   out.put(cache.policy->counter());
   for (const Slots& vacant : cache.vacant) out.put_block(vacant.data(), vacant.size());
-  out.put_block(cache.places().data(), cache.places().size());
+  out.put_block(cache.table_slots().data(), cache.table_slots().size());
   out.put(cache.filled);
   out.put(ordered);
   out.put(std::uint32_t(order.size()));
@@ -115,7 +115,7 @@ void load_cache(CacheMirror& cache, Reader& in) {
     vacant = in.get_block<Slots>();
     slots += vacant.size();
   }
-  auto places = in.get_block<Slots>();
+  auto slots_of_tables = in.get_block<Slots>();
   cache.filled = in.get<std::uint64_t>();
   const auto ordered = in.get<std::uint32_t>(), rows = in.get<std::uint32_t>();
   cache.copies.resize(rows + slots);
@@ -130,7 +130,7 @@ void load_cache(CacheMirror& cache, Reader& in) {
     cache.copies[saved.slot] = saved.copy;
     if (i < ordered) cache.policy->append(saved.slot);
   }
-  cache.restore_places(std::move(places));
+  cache.restore_table_slots(std::move(slots_of_tables));
 }
 
 void save_directory(const CopyDirectory& directory, Writer& out) {

@@ -44,24 +44,24 @@ struct CacheMirror {
   SlotIndex add_slot(TableNumber table) {
     copies.emplace_back();
     copies.back().table = table;
-    if (!used_.empty()) places_.push_back(used_[table]++);
+    if (!used_.empty()) table_slots_.push_back(used_[table]++);
     return slots() - 1;
   }
 
-  // The worker has a cache for each table, whose slots are counted from 0 upwards: where a slot is in that of its table.
-  SlotIndex place(SlotIndex slot) const { return used_.empty() ? slot : places_[slot]; }
+  // The worker has a cache for each table, whose slots are counted from 0. Returns the number of a slot in its table's cache.
+  SlotIndex table_slot(SlotIndex slot) const { return used_.empty() ? slot : table_slots_[slot]; }
 
-  // For snapshots, and back: with the copies, `places` tell which slots each table uses.
-  const Slots& places() const { return places_; }
-  void restore_places(Slots&& places) {
-    places_ = std::move(places);
+  // Saved in snapshots: together with the copies, they determine the slots that each table uses.
+  const Slots& table_slots() const { return table_slots_; }
+  void restore_table_slots(Slots&& slots) {
+    table_slots_ = std::move(slots);
     if (!used_.empty()) {
       for (const Copy& copy : copies) ++used_[copy.table];
     }
   }
 
   std::size_t memory_bytes() const {
-    std::size_t slots = places_.capacity();
+    std::size_t slots = table_slots_.capacity();
     for (const Slots& each : vacant) slots += each.capacity();
     return copies.capacity() * sizeof(Copy) + slots * sizeof(SlotIndex) + policy->memory_bytes();
   }
@@ -74,7 +74,7 @@ struct CacheMirror {
 
  private:
   std::vector<SlotIndex> used_;  // by table, its slots; empty with one table
-  Slots places_;                 // by slot; empty with one table
+  Slots table_slots_;            // by slot; empty with one table
 };
 
 }  // namespace esd

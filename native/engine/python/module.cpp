@@ -212,7 +212,7 @@ class SharedEngine {
           if (cache.copies[slot].row == kNoRow) continue;
           const RowState& row = engine_.index()[cache.copies[slot].row];
           columns.ids.push_back(row.id);
-          columns.slots.push_back(cache.place(slot));
+          columns.slots.push_back(cache.table_slot(slot));
           columns.versions.push_back(row.full_version());
           columns.latest.push_back(row.latest().contains(j));
         }
