@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from esd.native.rows import Frame, WaitingRows
+from esd.native.rows import HeldFrame, WaitingRows
 from esd.protos import ps_pb2
 from esd.ps_server.core.gradients import apply_optimizer
 from esd.ps_server.core.shard import Shard
@@ -283,7 +283,7 @@ def frame_of(ids, version, epoch=0):
     """A frame that stores rows, as its bytes have it."""
     message = ps_pb2.ExchangeRequest(sequence=1, table="t", epoch=epoch)
     encode_rows(rows_at(ids, version), message.rows)
-    return Frame(message.SerializeToString())
+    return HeldFrame(message.SerializeToString())
 
 
 def test_a_frame_that_would_wait_for_a_lock_goes_the_other_way():

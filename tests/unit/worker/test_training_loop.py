@@ -31,16 +31,20 @@ class HeldMover:
         cache = SimpleNamespace(
             staging=lambda rows: np.zeros((rows, 2), np.float32), write=lambda *_: None, empty_gathered=lambda _: None
         )
-        self.tables = [SimpleNamespace(cache=cache, exchange=self.exchange)]
+        servers = SimpleNamespace(exchange=self.exchange)
+        self.tables = [SimpleNamespace(cache=cache, parcel=self.parcel, servers=servers, epoch=1)]
         self.peers = SimpleNamespace(inbox=Inbox(1, 0, 0, (), within=60))
         self.stored: list[asyncio.Future[None]] = []
         self.sent = asyncio.Event()
         self.sent_twice = asyncio.Event()
 
-    async def exchange(self, rows, gradients, pulls, staging, *, urgent):
+    async def parcel(self, rows, gradients, pulls):
+        return SimpleNamespace(rows=rows, gradients=gradients, pulls=pulls)
+
+    def exchange(self, parcel, staging, *, epoch, urgent):
         pulled, stored = (asyncio.get_running_loop().create_future() for _ in range(2))
         pulled.set_result(None)
-        if len(rows):
+        if len(parcel.rows):
             self.stored.append(stored)
             (self.sent_twice if self.sent.is_set() else self.sent).set()
         else:
