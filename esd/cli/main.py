@@ -45,7 +45,7 @@ COMMANDS = {
     "bench": "Measures this machine and the mechanisms, in a source tree only.",
     "data": "Looks at data of your own, and lists the readers of data.",
     "serve": "Runs one service in the foreground.",
-    "checkpoint": "The checkpoints of a store (see docs/recovery.md).",
+    "checkpoint": "The checkpoints of a store (see docs/checkpoints.md).",
     "cluster": "ESD on several machines with container engines (see docs/operations.md).",
 }
 
