@@ -39,7 +39,7 @@ WAYS: dict[str, type[Sync]] = {
 def parse_sync(text: str, *, direct: bool = False) -> Sync:
     """Reads a way to synchronise with its numbers, `NAME` or `NAME:NUMBER,NUMBER`.
 
-    >>> parse_sync("bounded:8,2")
+    >>> esd.parse_sync("bounded:8,2")
     Bounded(pull=8, push=2)
 
     Args:
