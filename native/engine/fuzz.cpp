@@ -83,7 +83,7 @@ void check_columns(std::string message, Random& random) {
     const std::vector<std::uint8_t> bytes(message.begin() + static_cast<std::ptrdiff_t>(begin),
                                           message.begin() + static_cast<std::ptrdiff_t>(begin + size));
     try {
-      const esd::UnpackedColumn column(bytes.data(), bytes.size());
+      const esd::wire::UnpackedColumn column(bytes.data(), bytes.size());
       if (column.count() > 8 * bytes.size()) continue;  // as esd.native.wire does
       std::vector<std::uint32_t> values(column.count());
       column.read(values.data());
@@ -113,7 +113,7 @@ void check_messages(const esd::IterationPlans& plans, std::size_t samples, Rando
     std::string packed;
     esd::wire::PackedColumn<std::uint64_t>(values.data(), values.size()).append_to(packed);
     const std::vector<std::uint8_t> bytes(packed.begin(), packed.end());
-    esd::UnpackedColumn(bytes.data(), bytes.size()).read(again.data());
+    esd::wire::UnpackedColumn(bytes.data(), bytes.size()).read(again.data());
     if (values != again) {
       std::puts("a column changed on its way");
       std::exit(1);
@@ -197,13 +197,18 @@ void use_snapshot(esd::Engine& engine, Random& random) {
   }
 }
 
-// What an iteration has changed is taken back: the state is the same again, as far as a snapshot shows it.
+// An iteration and a flush that were taken back come again as they were.
 void use_savepoint(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields,
                    std::size_t tables, const esd::DrawnWay& drawn) {
   const esd::Engine::Savepoint before = engine.savepoint();
-  run_iteration(engine, random, universe, samples, fields, tables, drawn.looks_ahead, drawn.present);
-  engine.roll_back(before);
-  if (engine.savepoint().state == before.state) return;
+  const auto run = [&](Random& draws) {
+    engine.roll_back(before);
+    run_iteration(engine, draws, universe, samples, fields, tables, drawn.looks_ahead, drawn.present);
+    const esd::FlushPlans flush = engine.flush({});
+    return std::pair(std::vector(flush.arena.u64.begin(), flush.arena.u64.end()), engine.savepoint().state);
+  };
+  Random again = random;
+  if (run(again) == run(random)) return;
   std::puts("an iteration that was taken back has left something");
   std::exit(1);
 }
