@@ -11,11 +11,13 @@ from typing import Any
 
 from esd.dispatcher.service.describe import job_state
 from esd.dispatcher.service.run.job import Job
-from esd.dispatcher.service.state.totals import JobTotals, Point
+from esd.dispatcher.service.state.totals import Point
 from esd.dispatcher.service.state.worker_record import WorkerRecord
 from esd.services.domain.state import JobState, ShadowCost
 from esd.services.domain.sync import Bounded, Staleness
 from esd.services.domain.sync.bounded import MOST_UPDATES
+
+_DIGITS = 12  # of a number: the page takes differences of totals, of which a few digits would leave nothing
 
 
 async def state_document(job: Job | None) -> bytes:
@@ -46,6 +48,7 @@ def _present(job: Job) -> dict[str, Any]:
             "mechanism": job.spec.mechanism,
             "model": job.spec.model.name,
             "workers": job.spec.workers,
+            "first_iteration": job.spec.first_iteration,
             "batch_size": job.spec.batch_size,
             "window": job.spec.window,
             "row_bytes": job.spec.table.row_bytes,
@@ -54,8 +57,8 @@ def _present(job: Job) -> dict[str, Any]:
         "plan_bytes_per_iteration": totals.plan_bytes_per_iteration,
         "plan_seconds_per_iteration": totals.plan_seconds_per_iteration,
         "reduced_seconds_per_iteration": totals.reduced_seconds_per_iteration,
-        "workers": [_worker(worker, totals, job.settings.lease_seconds, now) for worker in job.workers],
-        "history": _columns([*totals.history.points, totals.point(job.confirmed)]),
+        "workers": [_worker(worker, job, now) for worker in job.workers],
+        "history": _columns(totals.course()),
     }
 
 
@@ -83,7 +86,8 @@ def _described(state: JobState) -> dict[str, Any]:
 
 def _costs(state: JobState) -> list[dict[str, Any]]:
     """Returns the cost of the planned iterations, first under the job's mechanism and then under its shadows."""
-    own = ShadowCost(state.job.mechanism, state.iterations_planned, state.cost_seconds)
+    planned = max(0, state.iterations_planned - state.job.first_iteration)
+    own = ShadowCost(state.job.mechanism, planned, state.cost_seconds)
     return [
         {
             "mechanism": cost.mechanism,
@@ -104,8 +108,8 @@ def _staleness(state: JobState) -> dict[str, Any] | None:
     return {"most_updates": MOST_UPDATES, **asdict(Staleness() + figures), **bounds}
 
 
-def _worker(worker: WorkerRecord, totals: JobTotals, lease_seconds: float, now: float) -> dict[str, Any]:
-    slot = worker.slot
+def _worker(worker: WorkerRecord, job: Job, now: float) -> dict[str, Any]:
+    slot, totals = worker.slot, job.totals
     return {
         "name": worker.registration.name,
         "slot": slot,
@@ -115,8 +119,9 @@ def _worker(worker: WorkerRecord, totals: JobTotals, lease_seconds: float, now: 
         "workload": int(totals.workloads[slot]),
         "cache_rows": worker.registration.cache_rows,
         "lease_age_seconds": None if worker.flushed else now - worker.last_heartbeat,
-        "lease_seconds": lease_seconds,
-        "iterations": worker.confirmed,
+        "lease_seconds": job.settings.lease_seconds,
+        # Of this job, as its transfers and phases are.
+        "iterations": max(0, worker.confirmed - job.spec.first_iteration),
         "late_iterations": worker.late,
         "held_back": int(totals.held_back[slot]) or None,
         "hit_ratio": _ratio(int(totals.worker_hits[slot]), int(totals.worker_lookups[slot])),
@@ -140,5 +145,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
     return value

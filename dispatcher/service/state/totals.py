@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,6 +24,9 @@ _SAVED = ("cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups"
 class Point:
     """A job's totals after `iterations` confirmed iterations; the difference of two points covers the time between.
 
+    Differences have a meaning within an epoch only: between two epochs lie the recovery and the iterations that are
+    trained again, and the totals of both epochs differ in what was rewound.
+
     Attributes:
         iterations: the number of iterations that all workers have confirmed.
         seconds: the time since the first plan.
@@ -34,6 +38,7 @@ class Point:
         cost_seconds: the time of their operations on the links.
         lookups: the number of (row, worker) pairs that they need.
         hits: the number of lookups that find the latest version in the cache.
+        begins: whether an epoch begins here, with `iterations` as its first.
     """
 
     iterations: int
@@ -46,6 +51,7 @@ class Point:
     cost_seconds: float
     lookups: int
     hits: int
+    begins: bool = False
 
 
 class PointHistory:
@@ -53,7 +59,7 @@ class PointHistory:
 
     The history keeps one point per `step` iterations. When it has too many points, or they lie too close together in
     time, it drops every other point and doubles the step. As points are totals, averages between the remaining points
-    stay exact.
+    of an epoch stay exact; the beginning of an epoch stays as long as another point of that epoch does.
 
     Args:
         most_points: the largest number of points.
@@ -71,6 +77,11 @@ class PointHistory:
         """Returns whether the history keeps a point at this number of confirmed iterations."""
         return iterations % self._step == 0
 
+    def begin(self, origin: Point) -> None:
+        """Begins an epoch, and drops the points after its first iteration: these iterations are trained again."""
+        kept = [point for point in self.points if point.iterations <= origin.iterations]
+        self.points = self._followed([*kept, origin])
+
     def add(self, point: Point) -> None:
         """Adds a point that `wants` has accepted; points must come in order."""
         self.points.append(point)
@@ -78,7 +89,16 @@ class PointHistory:
         close = count >= 2 * _FEWEST_POINTS and point.seconds < count * _CLOSEST_SECONDS
         if count > self._most_points or close:
             self._step *= 2
-            self.points = [kept for kept in self.points if self.wants(kept.iterations)]
+            self.points = self._followed([kept for kept in self.points if kept.begins or self.wants(kept.iterations)])
+
+    @staticmethod
+    def _followed(points: list[Point]) -> list[Point]:
+        """Returns the points without the beginnings of former epochs of which no other point is left."""
+        return [
+            each
+            for each, after in pairwise([*points, None])
+            if each is not None and not (each.begins and after is not None and after.begins)
+        ]
 
 
 class JobTotals:
@@ -120,6 +140,8 @@ class JobTotals:
         self.held_back = np.zeros(job.workers, np.int32)
         self.progress = Progress(job.workers, len(job.labels))
         self.history = PointHistory()
+        self._confirmed = 0  # iterations, by all workers
+        self._between_epochs = True  # nothing is planned since the beginning, or since the return to a checkpoint
         self._planned = 0
         self._decision_total = 0.0
         self._decision_seconds = np.zeros(_RECENT_DECISIONS)  # a ring: decision i at i modulo its length
@@ -129,8 +151,8 @@ class JobTotals:
 
     def add_decision(self, decision: Decision) -> None:
         """Adds a decision that is about to be published."""
-        if self._first_plan is None:
-            self._first_plan = time.monotonic()
+        if self._between_epochs:
+            self._begin_epoch(decision.iteration)
         self.cost_seconds += decision.cost_seconds
         self.makespan_seconds += decision.makespan_seconds
         self.expected_cost_seconds += decision.expected_cost_seconds
@@ -153,14 +175,32 @@ class JobTotals:
         """Adds a worker's report. Returns whether all workers have confirmed its iteration now."""
         self._last_confirmation = time.monotonic()
         complete = self.progress.add(slot, report)
-        if complete and self.history.wants(report.iteration + 1):
-            self.history.add(self.point(report.iteration + 1))
+        if complete:
+            self._confirmed = report.iteration + 1
+            if self.history.wants(self._confirmed):
+                self.history.add(self._point())
         return complete
 
-    def point(self, iterations: int) -> Point:
-        """Returns the present totals as a point at this number of confirmed iterations."""
+    def course(self) -> list[Point]:
+        """Returns the history with the present totals as its last point."""
+        points = self.history.points
+        if self._between_epochs or points[-1].iterations == self._confirmed:
+            return list(points)
+        return [*points, self._point()]
+
+    def _begin_epoch(self, iteration: int) -> None:
+        """Begins the history of an epoch, whose first decision is about to be added."""
+        now = time.monotonic()
+        if self._first_plan is None:
+            self._first_plan = now
+        self._confirmed, self._between_epochs = iteration, False
+        seconds = self._seconds_before + now - self._first_plan
+        self.history.begin(replace(self._point(), seconds=seconds, begins=True))
+
+    def _point(self) -> Point:
+        """Returns the present totals as a point at the number of confirmed iterations."""
         return Point(
-            iterations=iterations,
+            iterations=self._confirmed,
             seconds=self.training_seconds,
             samples=self.progress.samples,
             loss=self.progress.loss,
@@ -189,6 +229,7 @@ class JobTotals:
             setattr(self, name, type(getattr(self, name))(planned.get(name, 0)))
         self.sync_figures = self.sync_figures.load(planned)
         self.progress.load(progress, workers)
+        self._between_epochs = True
         if self._first_plan is None:  # an earlier dispatcher planned these iterations
             self._seconds_before = planned.get("training_seconds", 0.0)
 

@@ -140,8 +140,10 @@ async def test_the_history_of_a_job(dispatcher: Any) -> None:
     await run_to_the_end(dispatcher, JOB, [samples(20)])
     shown = await document(dispatcher)
     history = shown["history"]
-    assert history["iterations"] == [1, 2, 3, 3], "the last point is now"
-    assert history["samples"] == [8, 16, 20, 20]
+    assert history["iterations"] == [0, 1, 2, 3]
+    assert history["samples"] == [0, 8, 16, 20]
+    assert history["begins"] == [True, False, False, False]
+    assert history["loss"][0] is None
     assert all(column == sorted(column) for name, column in history.items() if name.endswith(("seconds", "lookups")))
     assert history["cost_seconds"][-1] == shown["costs"][0]["seconds"]
     assert history["loss"][-1] == shown["quality"]["loss"]

@@ -48,3 +48,32 @@ def test_what_is_kept_is_exact() -> None:
     for earlier, later in itertools.pairwise(course(300, 10)):
         between = sum(range(earlier.iterations, later.iterations))
         assert later.seconds - earlier.seconds == between
+
+
+def test_iterations_that_are_trained_again_are_kept_once() -> None:
+    history = PointHistory(600)
+    history.begin(replace(point(0), begins=True))
+    for confirmed in range(1, 9):
+        history.add(point(confirmed))
+    history.begin(replace(point(5), begins=True, seconds=100.0))
+    history.begin(replace(point(5), begins=True, seconds=200.0))  # the epoch before has trained nothing
+    history.add(replace(point(6), seconds=203.0))
+    assert [(each.iterations, each.begins) for each in history.points] == [
+        (0, True), (1, False), (2, False), (3, False), (4, False), (5, False), (5, True), (6, False)
+    ]  # fmt: skip
+    assert history.points[-1].seconds - history.points[-2].seconds == 3, "without the time that was lost"
+
+
+def test_a_thinned_history_keeps_the_beginnings_of_its_epochs() -> None:
+    history = PointHistory(10)
+    history.begin(replace(point(7), begins=True))
+    for confirmed in range(8, 31):
+        if history.wants(confirmed):
+            history.add(point(confirmed))
+    history.begin(replace(point(30), begins=True))
+    for confirmed in range(31, 200):
+        if history.wants(confirmed):
+            history.add(point(confirmed))
+        assert [each.iterations for each in history.points if each.begins][-1] == 30, "the epoch in which it trains"
+        assert len(history.points) <= 12
+        assert not any(one.begins and two.begins for one, two in itertools.pairwise(history.points))

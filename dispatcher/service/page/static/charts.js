@@ -77,7 +77,7 @@ const FEW_POINTS = 12; // a line of at most this many points shows each as a dot
  * series: [{name, colour, points: [[iteration, value]]}]; format: value -> text; logarithmic: scale of the values.
  */
 export function lineChart(container, series, { format, logarithmic = false }) {
-  const shown = series.map((each) => ({ ...each, points: each.points.filter(([, y]) => Number.isFinite(y) && y !== null) }));
+  const shown = series.map((each) => ({ ...each, points: each.points.filter(([, y]) => Number.isFinite(y) && (!logarithmic || y > 0)) }));
   const points = shown.flatMap((each) => each.points);
   if (points.length < 2) {
     container.replaceChildren(element("div", { class: "empty" }, "Nothing to draw yet"));

@@ -4,6 +4,7 @@ import { bar, bytes, dot, duration, element, joined, lineChart, link, NOTHING, n
 
 const PAUSE = 2000; // milliseconds between two requests
 const SHOWN_POINTS = 120; // most points of a chart; with more, neighbours are averaged
+const RECENT_SECONDS = 10; // of training, over which the tiles measure speed
 
 const OPERATIONS = [["miss_pull", "pulls"], ["update_push", "update pushes"], ["evict_push", "evict pushes"]];
 const PHASES = [
@@ -56,51 +57,78 @@ function show(state) {
   if (job.failure) notice(job.failure, true);
   else if (state.workers.length < job.workers) notice(`${state.workers.length} of ${job.workers} workers are here; training ${job.phase === "recovering" ? "goes on" : "starts"} when all are.`);
   else notice("");
-  const course = between(state.history);
-  showTiles(state, course);
+  const found = epochs(state.history);
+  showTiles(state, recently(found));
   showCosts(state);
   showStaleness(state);
   showByLabel(state);
   showHeldOut(state);
-  showCharts(course, state);
+  showCharts(courseOf(found), state);
   showWorkers(state);
 }
 
-/** The differences between points of the history, with neighbours merged to at most SHOWN_POINTS. */
-function between(history) {
-  const count = history.iterations.length, every = Math.max(1, Math.ceil(count / SHOWN_POINTS));
-  const chosen = [...Array(count).keys()].filter((i) => (count - 1 - i) % every === 0);
-  const course = [];
-  let from = { iterations: 0, seconds: 0, samples: 0, loss: 0, planned: 0, decision_seconds: 0, cost_seconds: 0 };
-  for (const i of chosen) {
-    const to = Object.fromEntries(Object.entries(history).map(([name, column]) => [name, column[i]]));
-    const iterations = to.iterations - from.iterations, samples = to.samples - from.samples;
-    const planned = to.planned - from.planned || NaN;
-    if (iterations > 0) {
-      course.push({
-        iteration: to.iterations,
-        iterationSeconds: (to.seconds - from.seconds) / iterations,
-        decisionSeconds: (to.decision_seconds - from.decision_seconds) / planned,
-        costSeconds: (to.cost_seconds - from.cost_seconds) / planned,
-        loss: (to.loss * to.samples - from.loss * from.samples) / samples,
-        auc: to.auc,
-        samplesPerSecond: samples / (to.seconds - from.seconds),
-      });
-      from = to;
-    }
+/** The points of the history by epoch: an epoch's first point is its beginning, and differences are taken within it. */
+function epochs(history) {
+  const found = [];
+  for (const i of history.iterations.keys()) {
+    const point = Object.fromEntries(Object.entries(history).map(([name, column]) => [name, column[i]]));
+    if (point.begins) found.push([]);
+    found.at(-1).push(point);
   }
-  return course;
+  return found.filter((points) => points.length > 1);
 }
 
-function showTiles(state, course) {
-  const recent = course.slice(-5);
-  const mean = (name) => recent.reduce((sum, each) => sum + each[name], 0) / recent.length;
-  const iterationSeconds = recent.length ? mean("iterationSeconds") : null;
-  const share = state.decision_median_seconds / iterationSeconds;
+/** The averages between two points of an epoch. */
+function between(from, to) {
+  const iterations = to.iterations - from.iterations, samples = to.samples - from.samples, time = to.seconds - from.seconds;
+  const planned = to.planned - from.planned || NaN;
+  return {
+    iteration: to.iterations,
+    iterationSeconds: time / iterations,
+    decisionSeconds: (to.decision_seconds - from.decision_seconds) / planned,
+    costSeconds: (to.cost_seconds - from.cost_seconds) / planned,
+    loss: (to.loss * to.samples - from.loss * from.samples) / samples,
+    auc: to.auc,
+    samplesPerSecond: samples / time,
+  };
+}
+
+/**
+ * The averages along the training, at most some SHOWN_POINTS of them.
+ * Confirmations come in bursts, in which next to no time passes. So each average spans its share of the time, too.
+ */
+function courseOf(found) {
+  const points = found.reduce((sum, each) => sum + each.length, 0);
+  const time = found.reduce((sum, each) => sum + each.at(-1).seconds - each[0].seconds, 0);
+  return found.flatMap((epoch) => {
+    const cuts = [epoch.length - 1];
+    for (let i = cuts[0] - 1; i >= 0; i--) {
+      const apart = epoch[cuts[0]].seconds - epoch[i].seconds;
+      if ((cuts[0] - i) * SHOWN_POINTS >= points && apart * SHOWN_POINTS >= time) cuts.unshift(i);
+    }
+    if (cuts.length > 1) cuts[0] = 0; // what is left at the beginning belongs to the first average
+    else cuts.unshift(0);
+    return cuts.slice(1).map((to, i) => between(epoch[cuts[i]], epoch[to]));
+  });
+}
+
+/** The averages over the latest RECENT_SECONDS of the last epoch, or over all of a younger one; null before the first. */
+function recently(found) {
+  const points = found.at(-1);
+  if (!points) return null;
+  const to = points.at(-1);
+  return between(points.findLast(({ seconds }) => seconds <= to.seconds - RECENT_SECONDS) ?? points[0], to);
+}
+
+function showTiles(state, now) {
+  const speed = now?.samplesPerSecond ?? (state.training_seconds ? state.samples / state.training_seconds : null);
+  const share = now ? state.decision_median_seconds / now.iterationSeconds : NaN;
+  const before = state.job.first_iteration;
   const named = (title) => state.labels.length > 1 ? `${title} of ${state.labels[0]}` : title;
   const tiles = [
-    ["Iterations", [number(state.iterations_confirmed), ""], `${number(state.iterations_planned - state.iterations_confirmed)} planned ahead${checkpointed(state)}`],
-    ["Throughput", [number(recent.length ? mean("samplesPerSecond") : null), "samples/s"], state.training_seconds ? `${number(state.samples)} in ${duration(state.training_seconds)}` : ""],
+    ["Iterations", [number(Math.max(0, state.iterations_confirmed - before)), ""],
+      `${before ? `after ${number(before)} of the model before, ` : ""}${number(Math.max(0, state.iterations_planned - state.iterations_confirmed))} planned ahead${checkpointed(state)}`],
+    ["Throughput", [number(speed), "samples/s"], state.training_seconds ? `${number(state.samples)} in ${duration(state.training_seconds)}` : ""],
     [named("AUC"), [fixed(state.quality.auc), ""], lately(state.recent.auc)],
     ["Loss", [fixed(state.quality.loss), ""], lately(state.recent.loss)],
     [named("Normalised entropy"), [fixed(state.quality.normalised_entropy), ""], lately(state.recent.normalised_entropy) || "1 is guessing"],
