@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from esd.services.domain.cuts import Cuts
+
 
 class CheckpointSchedule:
     """Makes a checkpoint due after a number of iterations or of seconds, at the earlier of the two moments.
@@ -13,16 +15,17 @@ class CheckpointSchedule:
     run.
     """
 
-    def __init__(self, every: int, seconds: float) -> None:
-        """Starts before iteration 0.
+    def __init__(self, every: int, seconds: float, *, first: int = 0) -> None:
+        """Starts before the first iteration.
 
         Args:
             every: iterations between two checkpoints; 0 leaves the decision to `seconds`.
             seconds: longest time between two checkpoints; 0 leaves the decision to `every`.
+            first: the first iteration of the job, from which `every` counts.
         """
-        self._every = every
+        self._cuts = Cuts(first, every)
         self._seconds = seconds
-        self._latest = 0
+        self._latest = first
         self._latest_time = 0.0
 
     def start(self, iteration: int, now: float) -> None:
@@ -34,8 +37,7 @@ class CheckpointSchedule:
         """Returns whether a checkpoint is due before this iteration, at `now`, in seconds of a monotonic clock."""
         if iteration <= self._latest:
             return False
-        in_time = self._every > 0 and iteration % self._every == 0
-        return in_time or self.seconds_left(iteration, now) <= 0
+        return self._cuts.at(iteration) or self.seconds_left(iteration, now) <= 0
 
     def seconds_left(self, iteration: int, now: float) -> float:
         """Returns the seconds until a checkpoint before this iteration is due by time; infinite if it never is."""

@@ -23,6 +23,7 @@ from esd.run.options import RunOptions
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.cuts import Cuts
 from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, JobState
@@ -65,6 +66,7 @@ class HeldOut:
         self._evaluator = evaluator
         self._client = client
         self._every = every
+        self._cuts = Cuts(job.first_iteration, every)
         self._early_stop = early_stop
         self._listener = listener
         self._done = job.first_iteration  # the evaluations up to this iteration are made, or are given up
@@ -99,7 +101,7 @@ class HeldOut:
         self._record_unknown(state)
         if not self._every or self.stopped:
             return
-        due = self._done + self._every
+        due = self._cuts.after(self._done)
         if self._running is not None and (not self._running.done() or self._running.exception() is not None):
             return
         if state.checkpoint >= due:
@@ -138,9 +140,7 @@ class HeldOut:
                 break
         else:
             # Of a checkpoint that nobody has evaluated, it and the one before it are kept.
-            trained = max(0, state.resumed_from - self._job.first_iteration)
-            missed = self._job.first_iteration + max(0, trained // self._every - 2) * self._every
-            self._done = max(self._done, missed)
+            self._done = max(self._done, self._cuts.latest(state.resumed_from) - 2 * self._every)
         self._changed.set()
 
     def _record_unknown(self, state: JobState) -> None:

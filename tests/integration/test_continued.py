@@ -71,3 +71,14 @@ def test_what_makes_another_model_cannot_go_on(redis_url: str) -> None:
     training.run(replace(FIRST, iterations=2), store=redis_url, shards=1, out=None, table="model")
     with pytest.raises(FailedPrecondition, match="a job that differs in model"):
         training.run(replace(SECOND, model="dcn"), store=redis_url, shards=1, out=None, continue_from="model")
+
+
+def test_a_continued_run_is_evaluated_and_stops_early_as_a_first_one(tmp_path: Path) -> None:
+    """Its first iteration is no multiple of the interval. At a rate of nothing no evaluation gets better."""
+    store = {"store": "memory", "checkpoint_dir": tmp_path / "kept"}
+    training.run(replace(FIRST, iterations=7), shards=1, out=None, table="model", **store)
+    judged = replace(FIRST, holdout="0.2", learning_rate=1e-30, evaluate_every=5, early_stop="auc:2", epochs=50)
+    options = replace(judged, iterations=None)
+    result = training.run(options, shards=1, out=None, continue_from="model", **store)
+    assert [each["iteration"] for each in result["evaluations"]][:3] == [7 + 5, 7 + 10, 7 + 15]
+    assert result["iterations"] == 15 + 5 + options.horizon, "the stream ends where the fourth evaluation would wait"

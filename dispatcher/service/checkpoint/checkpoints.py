@@ -98,7 +98,7 @@ class Checkpoints:
         self.durable = durable
         self.failures: list[tuple[float, Exception]] = []
         self._job = job
-        self._schedule = CheckpointSchedule(job.checkpoint_every, job.checkpoint_seconds)
+        self._schedule = CheckpointSchedule(job.checkpoint_every, job.checkpoint_seconds, first=job.first_iteration)
         # The committed checkpoint, and later ones whose commit failed here: the server may have committed those all the
         # same, if only its answer was lost.
         self._made = [latest]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from esd.dispatcher.core.checkpoint_schedule import CheckpointSchedule
+from esd.services.domain.cuts import Cuts
 
 
 def taken(schedule, iterations, seconds_each, first=0):
@@ -45,3 +48,39 @@ def test_the_time_to_a_checkpoint_is_known():
     assert schedule.seconds_left(20, 200.0) == math.inf  # nothing has been trained since
     assert schedule.seconds_left(21, 104.5) == 1.5
     assert CheckpointSchedule(10, 0).seconds_left(21, 200.0) == math.inf
+
+
+@given(
+    first=st.integers(0, 10**6),
+    every=st.integers(1, 60),
+    seconds=st.sampled_from([0.0, 0.3, 2.0, 1e9]),
+    each=st.sampled_from([0.01, 0.1, 1.0]),
+    length=st.integers(0, 200),
+    resumed=st.integers(0, 200),
+)
+def test_every_evaluation_has_its_checkpoint(first, every, seconds, each, length, resumed):
+    """Of a job that begins anywhere, ends anywhere, and has resumed anywhere; time adds checkpoints and moves none."""
+    begins = first + min(resumed, length)
+    taken_at = taken(CheckpointSchedule(every, seconds, first=first), first + length, each, begins)
+    cuts, evaluated, at = Cuts(first, every), [], begins
+    while (at := cuts.after(at)) < first + length:
+        evaluated.append(at)
+    assert set(evaluated) <= set(taken_at)
+    assert [at - first for at in evaluated] == [at for at in range(every, length, every) if at > begins - first]
+    if not seconds:
+        assert taken_at == evaluated
+    if not resumed:
+        assert [at - first for at in taken_at] == taken(CheckpointSchedule(every, seconds), length, each), "as a first"
+
+
+@pytest.mark.parametrize(("iteration", "latest", "after"), [(7, 7, 17), (16, 7, 17), (17, 17, 27), (3, 7, 17)])
+def test_cuts_count_from_the_first_iteration(iteration, latest, after):
+    cuts = Cuts(7, 10)
+    assert (cuts.latest(iteration), cuts.after(iteration)) == (latest, after)
+    assert [at for at in range(40) if cuts.at(at)] == [17, 27, 37]
+
+
+def test_a_job_without_cuts_has_none():
+    assert not any(Cuts(7, 0).at(iteration) for iteration in range(40))
+    with pytest.raises(ValueError, match="without cuts"):
+        Cuts(7, 0).after(7)
