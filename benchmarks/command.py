@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -25,6 +24,7 @@ from benchmarks.dispatch.settings import STREAMS
 from benchmarks.solver_plot import save_plot
 from esd.cli import options as opt
 from esd.cli.console import messages
+from esd.cli.report import print_json
 from esd.run.options import RunOptions
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.tables import OptimizerKind
@@ -60,7 +60,7 @@ def dispatch(
             raise InvalidArgument(f"{name} {each!r} is unknown; known are {'; '.join(known)}")
     report = run(iterations, range(seeds), _tell, parts.split(","), data)
     if as_json:
-        typer.echo(json.dumps(report.as_json()))
+        print_json(report.as_json())
     else:
         _print_tables(report)
 
@@ -77,7 +77,7 @@ def balance(
         messages.print(f"makespans on {name}", style="dim", highlight=False)
         results += balances.compare_workloads(name, iterations)
     if as_json:
-        typer.echo(json.dumps({"results": [asdict(result) for result in results]} | balances.extremes(results)))
+        print_json({"results": [asdict(result) for result in results]} | balances.extremes(results))
         return
     table = Table("stream", "dim", "cache", "mechanism", "equal, s", "best list, s", "balanced, s", "/ best", "/ equal")
     for r in results:
@@ -99,7 +99,7 @@ def plan(
         messages.print(f"plans for {name}", style="dim", highlight=False)
         results.append(plans.compare(name, samples))
     if as_json:
-        typer.echo(json.dumps({"results": [asdict(result) for result in results]}))
+        print_json({"results": [asdict(result) for result in results]})
         return
     table = Table(
         "stream", "rows", "fit", "m", "cached", "eq. 6, hits", "hits", "time / best", "m, cached of the best",
@@ -132,7 +132,7 @@ def solver(
     if plot is not None:
         save_plot(results, plot)
     if as_json:
-        typer.echo(json.dumps({"results": [asdict(result) for result in results]}))
+        print_json({"results": [asdict(result) for result in results]})
     else:
         typer.echo(solvers.report(results))
 
@@ -145,7 +145,7 @@ def alpha(
     """Cost saved and GPU used by the share of the exact solver (ESD Fig. 6); without a device, the cost only."""
     results = list(run_alphas(iterations))
     if as_json:
-        typer.echo(json.dumps({"results": [asdict(result) for result in results]}))
+        print_json({"results": [asdict(result) for result in results]})
         return
     table = Table("m", "alpha", "saved against random", "against laia", "kernel, ms", "share of the GPU")
     for r in results:
@@ -200,7 +200,7 @@ def e2e(
                 f"{measured.links_ms:.1f} ms (links) and {measured.processors_ms:.1f} ms (processors)"
             )
             if as_json and len(runs) % len(names) == 0:
-                typer.echo(json.dumps({"cores": os.cpu_count(), "runs": [each.as_json() for each in runs]}))
+                print_json({"cores": os.cpu_count(), "runs": [each.as_json() for each in runs]})
     finally:  # results before an interruption are shown, too
         if not as_json:
             for table in tables(runs):
@@ -225,7 +225,7 @@ def ps(
         _tell(f"{store}, {dimension} values")
         results.append(asyncio.run(rows.measure(store, dimension, megabytes, repetitions)))
     if as_json:
-        typer.echo(json.dumps({"results": [asdict(result) for result in results]}))
+        print_json({"results": [asdict(result) for result in results]})
         return
     table = Table(
         "store", "values", "", "per second", "per processor-second", "server, ms", "client, ms",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from esd.cli.report import comparison
+from esd.cli.report import comparison, print_json
 from esd.cli.shown_run import ShownRun
 from esd.cli.stopping import run_until_stopped
 from esd.cli.tables import print_figures
@@ -42,7 +41,7 @@ def command(
         )
     results = {mechanism: _trained(replace(DEMO, mechanism=mechanism)) for mechanism in ("random", *BETTER)}
     if as_json:
-        print(json.dumps(results))
+        print_json(results)
         return
     console.print()
     print_figures(comparison(results))

@@ -98,13 +98,15 @@ def print_result(name: str, result: Result, *, as_json: bool) -> None:
 
 def print_json(value: Any) -> None:
     """Prints one JSON value on standard output, on a line of its own."""
-    print(json.dumps(_without_nan(value)), flush=True)
+    print(json.dumps(_finite(value), allow_nan=False), flush=True)
 
 
-def _without_nan(value: Any) -> Any:
-    """Replaces NaN by None: JSON has no NaN, and a figure that could not be measured is null."""
+def _finite(value: Any) -> Any:
+    """Replaces NaN and infinity by None: JSON has neither, and a figure that could not be measured is null."""
     if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, float) and math.isnan(value):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
