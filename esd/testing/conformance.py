@@ -100,7 +100,7 @@ async def _train(command: Sequence[str], within: float) -> tuple[JobState, Train
             parameter_server(load(ParameterServerSettings, metrics_port="none", grace_seconds=0))
         )
         dispatcher = await stack.enter_async_context(
-            serve_dispatcher(load(DispatcherSettings, metrics_port="none", grace_seconds=0))
+            serve_dispatcher(load(DispatcherSettings, metrics_port="none", grace_seconds=0, rejoin_seconds=within))
         )
         client = await stack.enter_async_context(AsyncDispatcherClient(dispatcher.address))
         trainers = await stack.enter_async_context(Trainers(command, dispatcher.address))
