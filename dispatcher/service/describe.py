@@ -46,6 +46,7 @@ def job_state(job: Job) -> Callable[[], JobState]:
         checkpoint=job.checkpoints.latest.iteration if job.checkpoints else 0,
         recoveries=tuple(job.recoveries),
         evaluations=job.evaluations.latest,
+        standstill=job.standstill.report,
     )
     return lambda: with_figures(
         quality=figures.lifetime,

@@ -61,6 +61,18 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
         description="time that a job whose stream has not ended runs without a call of its driver, which submits "
         "samples or asks for the job's state, before it fails",
     )
+    standstill_warning_seconds: float = Field(
+        60.0,
+        gt=0,
+        description="time for which a job may train nothing while samples wait, before the dispatcher reports the "
+        "workers that it waits for",
+    )
+    standstill_seconds: float = Field(
+        1800.0,
+        gt=0,
+        description="time for which a job may train nothing while samples wait, before it fails; longer than one "
+        "iteration and one checkpoint take",
+    )
     straggler_factor: float = Field(
         5.0,
         gt=1,

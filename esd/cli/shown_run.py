@@ -23,6 +23,7 @@ from esd.run.events import (
     Resumed,
     Retrying,
     SchemaChanged,
+    StandsStill,
     Started,
     StoppingEarly,
 )
@@ -85,7 +86,7 @@ class ShownRun:
                 messages.print(str(event))
             case NotCancelled():
                 messages.print(str(event), markup=False, highlight=False)
-            case Retrying() | Evaluated() | EvaluationMissed() | EvaluationsNotKept() | StoppingEarly():
+            case Retrying() | StandsStill() | Evaluated() | EvaluationMissed() | EvaluationsNotKept() | StoppingEarly():
                 messages.print(str(event), markup=False, highlight=False, soft_wrap=True)
             case _:
                 messages.print(str(event))

@@ -33,7 +33,8 @@ def command(
         print_result(state.job.name, told, as_json=True)
         return
     console = Console()
-    console.print(f"{state.job.name}: {state.phase.value}{': ' + state.failure if state.failure else ''}")
+    reason = state.failure or state.standstill
+    console.print(f"{state.job.name}: {state.phase.value}{': ' + reason if reason else ''}")
     print_figures(comparison({state.job.mechanism: result}))
     print_table(_worker_table(state))
 

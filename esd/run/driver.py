@@ -15,6 +15,7 @@ from esd.run.events import (
     Resumed,
     Retrying,
     SchemaChanged,
+    StandsStill,
     ignore,
 )
 from esd.run.held_out import HeldOut
@@ -52,8 +53,8 @@ async def drive(
         client: of the dispatcher.
         job: the job.
         batches: the sample stream, in training order; each iteration over it begins at the first sample.
-        listener: gets `Progressed` with every state of the job; `Resumed`, `Checkpointed`, `Retrying`, `NotCancelled`
-            and `AlreadyTrained` when they happen.
+        listener: gets `Progressed` with every state of the job; `Resumed`, `Checkpointed`, `Retrying`, `StandsStill`,
+            `NotCancelled` and `AlreadyTrained` when they happen.
         held_out: evaluates the model meanwhile; the caller finishes its last evaluation when the model is safe.
 
     Raises:
@@ -95,6 +96,7 @@ class _Watcher:
         self._resumed_from = job.first_iteration
         self._checkpoint = 0
         self._retrying = False  # was reported since the last state
+        self._standstill = ""  # as it was reported
 
     def seen(self, state: JobState) -> None:
         trains = state.phase in (JobPhase.RUNNING, JobPhase.FLUSHING)
@@ -104,6 +106,9 @@ class _Watcher:
         if state.checkpoint > self._checkpoint:
             self._listener(Checkpointed(state.checkpoint))
             self._checkpoint = state.checkpoint
+        if state.standstill and not self._standstill:
+            self._listener(StandsStill(state.standstill))
+        self._standstill = state.standstill
         self._trained |= trains
         self._retrying = False
         self._listener(Progressed(state))

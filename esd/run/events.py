@@ -261,6 +261,20 @@ class Retrying:
 
 
 @dataclass(frozen=True, slots=True)
+class StandsStill:
+    """The job has trained nothing for a while, although samples wait.
+
+    Attributes:
+        reason: what it waits for, such as a worker and its phase.
+    """
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(frozen=True, slots=True)
 class NotCancelled:
     """The run stops, and its dispatcher could not be asked to end the job.
 
@@ -333,6 +347,7 @@ Event: TypeAlias = (
     | ServiceRestarted
     | ServiceNotReady
     | Retrying
+    | StandsStill
     | NotCancelled
     | SamplesSkipped
     | HotBatchesMade

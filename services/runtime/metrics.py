@@ -204,6 +204,12 @@ DISPATCH_WINDOW = Gauge(
     "as it should be. Near 0 while training: the sample stream or the dispatcher is the bottleneck.",
     registry=REGISTRY,
 )
+STANDSTILL = Gauge(
+    "esd_standstill_seconds",
+    "Time for which the job has trained nothing although samples wait, and has completed no flush or checkpoint; 0 "
+    "while it progresses, or waits for samples. The dispatcher's log names the workers that it waits for, with phases.",
+    registry=REGISTRY,
+)
 QUEUED_SAMPLES = Gauge(
     "esd_queued_samples",
     "Samples acknowledged and not planned yet. Always near 0 while workers wait for plans: the sample stream is the "
@@ -420,8 +426,8 @@ BY_SERVICE = {
     "dispatcher": (
         TRANSFERS, TRANSFER_BYTES, DIRECT_ROWS, DIRECT_BYTES, TRANSFER_COST, SHADOW_TRANSFER_COST, CACHE_LOOKUPS,
         DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES, SOLVER_SECONDS,
-        SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, ROW_LIMIT, DISPATCH_WINDOW, QUEUED_SAMPLES, LOGGED_SAMPLES, JOB_PHASE,
-        HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS, ITERATION_SECONDS,
+        SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, ROW_LIMIT, DISPATCH_WINDOW, STANDSTILL, QUEUED_SAMPLES, LOGGED_SAMPLES,
+        JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS, ITERATION_SECONDS,
         WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(), HELD_OUT_ITERATION,
     ),
     "ps": (

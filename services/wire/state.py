@@ -13,6 +13,7 @@ _PHASES = EnumCodec(JobPhase, pb.JobState.Phase, "PHASE_", "job.phase")
 
 _FIGURES = (  # same name and unit on both sides
     "failure",
+    "standstill",
     "samples_submitted",
     "iterations_planned",
     "iterations_confirmed",

@@ -29,6 +29,7 @@ from esd.dispatcher.service.state.leases import Workers
 from esd.dispatcher.service.state.lifecycle import Lifecycle
 from esd.dispatcher.service.state.manifest import Manifest
 from esd.dispatcher.service.state.samples import SampleQueue
+from esd.dispatcher.service.state.standstill import Standstill
 from esd.dispatcher.service.state.stragglers import Stragglers
 from esd.dispatcher.service.state.totals import JobTotals
 from esd.dispatcher.service.state.worker_record import WorkerRecord
@@ -63,6 +64,7 @@ class Job:
         feedback: the workers' measurements, for the planner.
         held_back: the workers whose small caches limit their workloads.
         stragglers: the workers that hold iterations up.
+        standstill: how long the job has made no progress although samples wait.
         shadows: the cost of the same stream under other mechanisms.
         epoch: the present epoch, or the last one; None before the first.
         recoveries: the latest epochs that began after an early end, at most 100.
@@ -95,6 +97,7 @@ class Job:
         self.feedback = ReportedFeedback(spec.workers, spec.window)
         self.held_back = HeldBack()
         self.stragglers = Stragglers(settings.straggler_factor, settings.variable("straggler_factor"))
+        self.standstill = Standstill()
         self.shadows = Shadows(settings.shadow_mechanisms)
         self.epoch: Epoch | None = None
         self.recoveries: deque[Recovery] = deque(maxlen=_KNOWN_RECOVERIES)
@@ -107,6 +110,7 @@ class Job:
             self.samples,
             self._logged_samples,
             self._unconfirmed_iterations,
+            lambda: self.standstill.seconds,
             settings.lease_seconds,
         )
         self.evaluations = Evaluations(spec.labels, start.evaluations)
@@ -217,13 +221,14 @@ class Job:
             self.lifecycle.fail(cause)
         elif not self.lifecycle.over and self.epoch is not None and not self.epoch.over:
             _log.warning("epoch %d is over: %s", self.epoch.number, cause)
-            self.epoch.end(cause, idle=self._idle(self.epoch, self.checkpoints))
+            self.epoch.end(cause, idle=self.waits_for_samples(self.epoch))
             self.lifecycle.advance(JobPhase.RECOVERING)
 
-    def _idle(self, epoch: Epoch, checkpoints: Checkpoints) -> bool:
-        """Returns whether the workers have done everything, and the stream pauses."""
-        waits_for_samples = not self.samples.ready and not self.samples.exhausted
-        return waits_for_samples and not epoch.unconfirmed and checkpoints.idle
+    def waits_for_samples(self, epoch: Epoch) -> bool:
+        """Returns whether the workers have done everything in the present epoch, and the stream pauses."""
+        if self.samples.ready or self.samples.exhausted or epoch.unconfirmed:
+            return False
+        return self.checkpoints is None or self.checkpoints.idle
 
     def rewind_to(self, checkpoint: RestoredCheckpoint, epoch: Epoch) -> None:
         """Resets the job to a checkpoint that the parameter servers have restored, and begins an epoch there.

@@ -30,6 +30,7 @@ from esd.dispatcher.service.run.abandoned import end_when_abandoned
 from esd.dispatcher.service.run.checkpointing import begin_checkpoint, commit_end
 from esd.dispatcher.service.run.job import Job
 from esd.dispatcher.service.run.recovery import next_epoch, resume_finished
+from esd.dispatcher.service.run.standstill import watch_for_standstill
 from esd.dispatcher.service.state import job_metrics
 from esd.dispatcher.service.state.epoch import Epoch, PublishedPlan
 from esd.native.engine import BatchIds
@@ -59,7 +60,10 @@ async def plan_stream(job: Job, decision_log: DecisionLog | None = None) -> None
             end.
     """
     thread = named_threads("esd-planner")  # one: a Planner is not for concurrent use
-    watching = asyncio.create_task(end_when_abandoned(job), name="end_when_abandoned")
+    watches = [
+        asyncio.create_task(end_when_abandoned(job), name="end_when_abandoned"),
+        asyncio.create_task(watch_for_standstill(job), name="watch_for_standstill"),
+    ]
     try:
         await _plan_epochs(job, decision_log, thread)
     except EsdError as error:
@@ -72,7 +76,8 @@ async def plan_stream(job: Job, decision_log: DecisionLog | None = None) -> None
         _log.exception("defect while planning")
         job.lifecycle.fail("internal error while planning; the dispatcher's log has the details")
     finally:
-        watching.cancel()
+        for watch in watches:
+            watch.cancel()
         thread.shutdown(wait=False)
         job.shadows.close()
         if decision_log is not None:

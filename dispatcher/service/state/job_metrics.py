@@ -30,6 +30,7 @@ def show_job(
     samples: SampleQueue,
     logged: Callable[[], int],
     unconfirmed: Callable[[], int],
+    standstill: Callable[[], float],
     lease_seconds: float,
 ) -> None:
     """Shows a new job from now on. Its figures are computed at every scrape.
@@ -41,6 +42,7 @@ def show_job(
         samples: the samples of the job that wait to be planned.
         logged: returns the number of samples in the sample log, which no checkpoint covers.
         unconfirmed: returns the number of planned iterations that are not confirmed.
+        standstill: returns the seconds for which the job has made no progress although samples wait.
         lease_seconds: the longest silence of a worker.
     """
     for phase in JobPhase:
@@ -56,6 +58,7 @@ def show_job(
     metrics.QUEUED_SAMPLES.set_function(lambda: samples.pending)
     metrics.LOGGED_SAMPLES.set_function(logged)
     metrics.DISPATCH_WINDOW.set_function(unconfirmed)
+    metrics.STANDSTILL.set_function(standstill)
 
 
 def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:

@@ -1,0 +1,27 @@
+"""The time for which a job has made no progress although samples wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Standstill:
+    """How long a job stands still.
+
+    Attributes:
+        seconds: the time without progress; 0 while the job progresses or has nothing to do.
+        report: names what the job waits for, once that has been reported; else empty.
+    """
+
+    seconds: float = 0.0
+    report: str = ""
+
+    def add(self, seconds: float) -> None:
+        """Adds a time without progress."""
+        self.seconds += seconds
+
+    def clear(self) -> None:
+        """Records progress."""
+        self.seconds = 0.0
+        self.report = ""
