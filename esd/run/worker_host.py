@@ -22,6 +22,9 @@ from esd.services.runtime.forks import MAX_PACKET, send_request
 from esd.services.wire.jobs import encode_job
 
 _LOG_LINES = 15  # of a failed service's log, shown to the user
+TRIAL_SECONDS = 60.0  # for a model that is tried on two samples
+_END_OF_OUTPUT_SECONDS = 1.0  # after the end of a trial
+_PIECE_BYTES = 65536
 _WORKER, _TRIAL = "worker", "trial"  # of worker/host.py, whose import takes seconds
 
 
@@ -123,6 +126,12 @@ def _file_of(content: bytes) -> int:
         return os.dup(file.fileno())
 
 
+async def _collect(stream: asyncio.StreamReader, into: bytearray) -> None:
+    """Appends what a stream brings until it ends."""
+    while piece := await stream.read(_PIECE_BYTES):
+        into += piece
+
+
 class WorkerHost:
     """The process that forks workers. It starts when it is needed first, and again if it has died.
 
@@ -146,13 +155,28 @@ class WorkerHost:
         """Tries the job's model on two samples, in a child of its own.
 
         Raises:
-            InvalidArgument: it cannot be trained, or not exactly.
+            InvalidArgument: it cannot be trained, or not exactly, or takes too long.
             Unavailable: the host does not start, or the trial did not come to its end.
         """
         with self._log.open("ab") as log:
             child = await self._fork(_TRIAL, (), {}, log.fileno(), given=encode_job(job).SerializeToString())
-        refusal = await child.stdout.read()
-        if code := await child.wait():
+        refusal = bytearray()
+        reading = asyncio.create_task(_collect(child.stdout, refusal))
+        try:
+            async with asyncio.timeout(TRIAL_SECONDS):
+                code = await child.wait()
+            # The end of the output follows at once, unless a process that the model has started has inherited the pipe.
+            await asyncio.wait({reading}, timeout=_END_OF_OUTPUT_SECONDS)
+        except TimeoutError:
+            child.kill()
+            raise InvalidArgument(
+                f"model {job.model.name!r} takes longer than {TRIAL_SECONDS:g} s to be built and to train two samples, "
+                f"with which it is tried before a run; end of {end_of(self._log)}"
+            ) from None
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        if code:
             raise Unavailable(
                 f"trying model {job.model.name!r} ended with exit code {code}; end of {end_of(self._log)}"
             )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from esd.run import worker_host
 from esd.run.worker_host import ForkedProcess, WorkerHost
 from esd.services.domain.errors import InvalidArgument, Unavailable
 from esd.services.domain.features import Feature, numbered_ids
@@ -100,6 +101,56 @@ async def test_a_model_is_tried_before_there_is_a_worker(workers: Workers) -> No
         await workers.host.try_model(replace(JOB, tables=(replace(JOB.table, dimension=1),)))
     worker = await workers.start("one")  # after a trial that has used torch, too
     assert worker.returncode is None
+
+
+OWN = """
+import pathlib, subprocess, time
+
+import torch
+
+import esd
+
+folder = pathlib.Path(__file__).parent
+
+class Net(esd.Model):
+    def __init__(self, inputs, hidden):
+        super().__init__(inputs, hidden)
+        {start}
+        self.output = torch.nn.Linear(inputs.width, len(inputs.labels))
+
+    def forward(self, embeddings, dense):
+        {forward}
+        return self.output(torch.cat((*embeddings.values(), dense), dim=1))
+"""
+
+
+def own_model(folder: Path, monkeypatch: pytest.MonkeyPatch, *, start: str = "pass", forward: str = "pass") -> JobSpec:
+    """Writes a model of one's own, which runs these statements when it is built and when it is called."""
+    (folder / "own.py").write_text(OWN.format(start=start, forward=forward))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return replace(JOB, model=replace(JOB.model, name="own:Net"))
+
+
+async def test_a_process_that_a_model_starts_is_not_waited_for(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a tracker; it inherits the pipe to which the trial writes."""
+    start = "(folder / 'helper').write_text(str(subprocess.Popen(['sleep', '600']).pid))"
+    job = own_model(tmp_path, monkeypatch, start=start)
+    try:
+        await workers.host.try_model(job)
+    finally:
+        os.kill(int((tmp_path / "helper").read_text()), signal.SIGKILL)
+
+
+async def test_a_model_that_hangs_in_its_trial_is_refused(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = own_model(tmp_path, monkeypatch, forward="time.sleep(600)")
+    await workers.host.try_model(JOB)  # the host has started, which the limit does not cover
+    monkeypatch.setattr(worker_host, "TRIAL_SECONDS", 3.0)
+    with pytest.raises(InvalidArgument, match="model 'own:Net' takes longer than 3 s to be built and to train two"):
+        await workers.host.try_model(job)
 
 
 async def test_a_host_that_cannot_start_says_why(
