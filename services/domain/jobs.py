@@ -303,10 +303,11 @@ class JobSpec(DispatchOptions):
         """Returns this job as another mechanism would dispatch it, with the defaults of everything that has one.
 
         So its links and workloads stay as they are, and it has no option that the other mechanism lacks. What it
-        pushes, and when, is the same.
+        pushes, and when, is the same, and so are its checkpoints.
         """
         options = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
-        return replace(self, mechanism=mechanism, **options | {"sync": self.sync})
+        kept = {name: getattr(self, name) for name in ("sync", "checkpoint_every", "checkpoint_seconds")}
+        return replace(self, mechanism=mechanism, **options | kept)
 
     @property
     def table(self) -> TableSpec:

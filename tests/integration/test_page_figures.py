@@ -211,7 +211,7 @@ async def test_every_figure_is_that_of_the_training(
     count = len(trained.plans[0])
     job = trained.job
     state = await state_when(
-        dispatcher.client, lambda state: all(cost.iterations == count for cost in state.shadow_costs)
+        dispatcher.client, lambda state: [cost.iterations for cost in state.shadow_costs] == [count]
     )
     assert [len(plans) for plans in trained.plans.values()] == [count, count]
     async with chromium(tmp_path) as browser:

@@ -195,8 +195,6 @@ class Job:
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Makes an epoch the present one: the waiting workers receive its plans from now on."""
-        if self.epoch is None and epoch.first == 0:
-            self.shadows.start(self.spec, [worker.registration for worker in self.workers])
         self.epoch = epoch
         self.workers.stop_waiting()
         self.held_back.begin_epoch()

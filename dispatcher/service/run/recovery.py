@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints, RestoredCheckpoint
@@ -52,7 +53,9 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
         raise StaleEpoch("all workers were lost while the epoch began")
     registrations = _registrations(job, checkpoint.manifest)
     planner = await run_in(thread, _planner_from, checkpoint, job.spec, registrations, members)
-    if job.workers.waiting != members:  # a planner is made for its members, and the two awaits above took time
+    if job.epoch is None and checkpoint.manifest.iteration == job.spec.first_iteration:  # they need the whole stream
+        await run_in(thread, partial(job.shadows.start, job.spec, registrations, checkpoint.planner, warm=planner.warm))
+    if job.workers.waiting != members:  # a planner is made for its members, and the awaits above took time
         raise StaleEpoch("a worker was lost or restarted while the epoch began")
     first = checkpoint.manifest.iteration
     reloads = _reloads(planner, checkpoint.manifest)
@@ -84,6 +87,7 @@ async def _only_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
     job.begin_epoch(epoch)
     registrations = [worker.registration for worker in job.workers]
     planner = await run_in(thread, _new_planner, job.spec, registrations)
+    await run_in(thread, job.shadows.start, job.spec, registrations)
     return epoch, planner
 
 

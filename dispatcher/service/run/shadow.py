@@ -13,6 +13,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.dispatcher.core.learned import Snapshot
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.service.state import job_metrics
 from esd.native.engine import BatchIds
@@ -89,13 +90,27 @@ class Shadows:
         """The cost under every mechanism so far; each may lag the plans by some iterations."""
         return tuple(shadow.cost for shadow in self._shadows)
 
-    def start(self, job: JobSpec, workers: Sequence[Registration]) -> None:
-        """Begins with empty caches at iteration 0, with one registration per slot."""
-        for mechanism in self._mechanisms:
-            if mechanism != job.mechanism:
-                links, caches = [w.bandwidth for w in workers], [w.cache_rows for w in workers]
-                planner = Planner(job.under(mechanism), links, caches)
-                self._shadows.append(_Shadow(planner, ShadowCost(mechanism, 0, 0.0)))
+    def start(
+        self, job: JobSpec, workers: Sequence[Registration], snapshot: Snapshot | None = None, *, warm: bool = True
+    ) -> None:
+        """Begins at the job's first iteration. Another call begins anew. Runs in a thread, since planners take a while.
+
+        Args:
+            job: the job.
+            workers: one registration per slot.
+            snapshot: the checkpoint from which the job continues; None means that all caches are empty.
+            warm: whether the workers' caches hold the rows of that checkpoint, as in `Planner`.
+        """
+        links, caches = [worker.bandwidth for worker in workers], [worker.cache_rows for worker in workers]
+        rows = Snapshot(snapshot.engine) if snapshot is not None else None  # without what another mechanism has learned
+        self._next = job.first_iteration
+        self._shadows = [
+            _Shadow(
+                Planner(job.under(mechanism), links, caches, snapshot=rows, warm=warm), ShadowCost(mechanism, 0, 0.0)
+            )
+            for mechanism in self._mechanisms
+            if mechanism != job.mechanism
+        ]
 
     def follow(self, iteration: int, batch: SampleBatch, ids: BatchIds) -> None:
         """Queues the batch of an iteration for the shadow thread, and returns at once.

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from esd.dispatcher.core.learned import Snapshot
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.service.run import shadow
 from esd.dispatcher.service.run.shadow import Shadows
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.simulator.simulate import simulate
 from esd.native.engine import BatchIds
+from esd.ps_server.service.app import parameter_server
+from esd.ps_server.service.settings import ParameterServerSettings
 from esd.run.results import training_result
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import ShadowCost
@@ -51,6 +54,30 @@ async def test_shadow_costs_equal_the_simulator(start_dispatcher: Any, monkeypat
         assert counted(cost.mechanism) - before[cost.mechanism] == pytest.approx(cost.cost_seconds)
         told = training_result(state)["shadow_costs"][cost.mechanism]
         assert told == {"iterations": len(BATCHES), "cost_seconds": cost.cost_seconds}
+
+
+async def test_the_shadows_of_a_continued_job_begin_as_its_plans_do(start_dispatcher: Any) -> None:
+    """With the versions of the rows that the first job trained, and with empty caches: its workers are others."""
+    before, after = BATCHES[:5], BATCHES[5:]
+    async with parameter_server(ParameterServerSettings(metrics_port=None, grace_seconds=0)) as server:
+        dispatcher = await start_dispatcher(shadow_mechanisms=("random",))
+        job = replace(JOB, checkpoint_every=100, parameter_servers=(server.address,))
+        await run_to_the_end(dispatcher, job, before)
+        await dispatcher.dismiss()
+        await run_to_the_end(dispatcher, replace(job, first_iteration=5, stream="another"), after)
+        state = await state_when(
+            dispatcher.client,
+            lambda state: [cost.iterations for cost in state.shadow_costs] == [len(after)],
+        )
+        await dispatcher.dismiss()
+    planner = Planner(JOB, [1e6, 1e6], [100, 100])
+    for batch in before:
+        planner.plan(batch)
+    _, snapshot = planner.checkpoint()
+    links, caches = [1e6, 1e6], [100, 100]
+    other = Planner(replace(JOB, mechanism="random"), links, caches, snapshot=Snapshot(snapshot.engine), warm=False)
+    expected = sum(other.plan(batch).cost_seconds for batch in after)
+    assert state.shadow_costs[0].cost_seconds == pytest.approx(expected)
 
 
 async def test_none_are_computed_when_none_are_wanted(start_dispatcher: Any) -> None:
