@@ -1,7 +1,12 @@
-"""How a command shows a run: lines and a progress bar on standard error, and how to resume it if it is stopped."""
+"""How a command shows a run on standard error, and how to resume it if it is stopped.
+
+A terminal shows a progress bar. Elsewhere, as in a pipe, a log or a notebook, a line every ten seconds reports the
+phase, the speed and the time left.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -27,7 +32,10 @@ from esd.run.events import (
     Started,
     StoppingEarly,
 )
+from esd.run.pace import Pace
 from esd.services.domain.state import JobState
+
+_LINE_SECONDS = 10.0  # between two lines on the progress, where no terminal shows a bar
 
 _COLUMNS = (
     TextColumn("{task.description}"),
@@ -45,14 +53,19 @@ class ShownRun:
     Args:
         title: of the progress bar.
         resumed_by: returns the command that resumes the run, given the name of its table; None if none does.
+        clock: returns monotonic seconds.
     """
 
-    def __init__(self, title: str, resumed_by: Callable[[str], str] | None) -> None:
+    def __init__(
+        self, title: str, resumed_by: Callable[[str], str] | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._title = title
+        self._clock = clock
         self._resumed_by = resumed_by
         self._table = ""
-        self._first_iteration = 0
         self._checkpoint = 0
+        self._pace = Pace(0, None)
+        self._next_line = 0.0
         self._progress = Progress(*_COLUMNS, console=messages, disable=not messages.is_terminal)
         self._bar: TaskID | None = None
 
@@ -93,16 +106,19 @@ class ShownRun:
 
     def _start(self, started: Started) -> None:
         messages.print(str(started), highlight=False)
-        self._table, self._first_iteration = started.table, started.first_iteration
+        self._table = started.table
+        self._pace = Pace(started.first_iteration, started.iterations)
+        self._next_line = self._clock() + _LINE_SECONDS
         self._progress.start()
         self._bar = self._progress.add_task(f"{self._title}: starting", total=started.iterations, figures="")
 
     def _show(self, state: JobState) -> None:
         assert self._bar is not None  # noqa: S101 - a run starts before it progresses
         quality = f"loss {state.quality.loss:.4f}, AUC {state.quality.auc:.4f}" if state.iterations_confirmed else ""
-        self._progress.update(
-            self._bar,
-            description=f"{self._title}: {state.phase.value}",
-            completed=max(0, state.iterations_confirmed - self._first_iteration),
-            figures=quality,
-        )
+        now, phase = self._clock(), f"{self._title}: {state.phase.value}"
+        self._pace.seen(state.iterations_confirmed, now)
+        self._progress.update(self._bar, description=phase, completed=self._pace.done, figures=quality)
+        if self._progress.disable and now >= self._next_line:
+            self._next_line = now + _LINE_SECONDS
+            line = ", ".join(filter(None, (phase, str(self._pace), quality)))
+            messages.print(line, markup=False, highlight=False, soft_wrap=True)
