@@ -30,6 +30,7 @@ from esd.services.domain.errors import InvalidArgument
 ROWS = 1 << 15  # of a batch
 _CSV_BYTES = MAX_LINE_BYTES  # of text that is parsed at once; a line is at most as long
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}  # that may stand between the values
+_LAST_READ_SECONDS = 1.0  # within which a thread that reads ahead finds the end of a stopped stream
 _SHOWN = 40  # characters of a row
 _MAGIC = {b"PAR1": ".parquet", b"ARRO": ".arrow"}  # the first four bytes of files with another ending
 _ABSENT_TEXTS = ["", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "nan", "null", "\\N"]  # in a column of numbers
@@ -351,6 +352,7 @@ def _opened(source: pa.PythonFile, stream: TextStream, *options: object) -> Iter
             with suppress(pa.ArrowException, InvalidArgument, StopIteration):
                 while True:
                     reader.read_next_batch()
+            stream.over.wait(_LAST_READ_SECONDS)
 
 
 class _RowCounter:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import io
 import re
+import threading
+import time
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +20,10 @@ SUBSTITUTE = "\x1a"  # ASCII's own mark for a character that could not be read
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what `surrogateescape` makes of such a byte
 _LONGEST_CHARACTER = 4  # bytes
 
+# A thread of pyarrow that returns from its last read needs the interpreter for a moment. Python's end would abort the
+# process there, so the main thread lets go of the interpreter before.
+atexit.register(time.sleep, 0.05)
+
 
 class TextStream(io.RawIOBase):
     """A stream of UTF-8 that counts lines and quotes. Bytes that are not UTF-8 become `SUBSTITUTE`, one for one.
@@ -26,6 +33,7 @@ class TextStream(io.RawIOBase):
     Attributes:
         lines: how many lines have ended so far.
         substituted: whether a byte was not UTF-8.
+        over: set when its reader has found the end.
         reported: how many ends of lines stand in values that were reported as rows between two quotes.
     """
 
@@ -39,6 +47,7 @@ class TextStream(io.RawIOBase):
         self.lines = 0
         self.substituted = False
         self.reported = 0
+        self.over = threading.Event()
 
     @property
     def one_may_be_open(self) -> bool:
@@ -70,6 +79,7 @@ class TextStream(io.RawIOBase):
             InvalidArgument: a line has more than `MAX_LINE_BYTES`.
         """
         if self._stopped:
+            self.over.set()
             return b""
         wanted = None if size < 0 else max(size - len(self._rest), _LONGEST_CHARACTER)
         text = b""
@@ -81,6 +91,8 @@ class TextStream(io.RawIOBase):
         self._odd ^= bool(quotes % 2)
         self._quoted |= quotes > 0
         self._count_lines(text)
+        if not text:
+            self.over.set()
         return text
 
     def _as_utf8(self, text: bytes, *, final: bool) -> bytes:
