@@ -1,1 +1,1 @@
-"""What all services share: vocabulary, codecs, runtime and clients."""
+"""The shared part of all services: vocabulary, codecs, runtime and clients."""

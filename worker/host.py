@@ -1,7 +1,7 @@
 """`python -m esd.worker.host FD`: forks a machine's workers, as the socket FD asks it to (esd/run/worker_host.py).
 
 torch takes a second or two of processor time to import. The host has done so once when it forks, so the start of four
-workers costs little more than that of one.
+workers costs little more than the start of one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def try_model() -> None:
 
 
 def main() -> None:
-    """Forks until nobody asks any more; in a child, does what was asked for."""
+    """Forks a child for each request until the socket closes; in a child, carries out the request."""
     request = serve_forks(socket.socket(fileno=int(sys.argv[1])))
     if request is None:
         return

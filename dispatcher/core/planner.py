@@ -34,8 +34,8 @@ class Planner:
 
     Attributes:
         warm: whether its caches began as they were at the snapshot.
-        knows_workers: whether it goes on with what a snapshot says of these workers. The feedback of iterations that
-            were planned before the snapshot, and not yet observed, is to be observed then.
+        knows_workers: whether it continues with the feedback of these workers that a snapshot holds. The feedback of
+            iterations that were planned before the snapshot, and not yet observed, is to be observed then.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Planner:
         """Starts with empty caches at iteration 0, or where a checkpoint left off.
 
         Args:
-            job: what is trained, and how it is dispatched.
+            job: the job, with its dispatch.
             bandwidths: bytes per second of each worker's link to the parameter server, [n].
             cache_rows: rows that each worker's cache holds, [n]; with several tables, its bytes are those of this
                 number of rows of the first.
@@ -117,7 +117,7 @@ class Planner:
         self.cost_model = self._cost_model()
 
     def observe(self, feedback: Feedback) -> None:
-        """Takes in what the workers measured; decisions after this call take it into account.
+        """Records the workers' measurements; decisions after this call take them into account.
 
         It does nothing to a job with fixed workloads and links as registered that pushes nothing ahead and has no
         budget that follows the training.
@@ -250,7 +250,7 @@ class Planner:
         return flushes, Snapshot(self._engine.snapshot(), self._learned.save())
 
     def reloads(self) -> tuple[Reload, ...]:
-        """Tells what the caches of workers that start with empty ones must hold. Ask before the first `plan`."""
+        """Returns the content for caches of workers that start empty. Call it before the first `plan`."""
         checkpoint = self._engine.iteration
         return tuple(reload_plan(columns, checkpoint) for columns in self._engine.contents())
 
@@ -275,7 +275,7 @@ class Planner:
         return self.job.budget_seconds or math.inf
 
     def _learners(self) -> Learned:
-        """Returns whoever takes something from one iteration to later ones."""
+        """Returns the parts of the planner that learn from one iteration for later ones."""
         of_workers: dict[str, Learner | None] = {
             "links": self._links if self.job.measured_links else None,
             "evictions": self._evictions,
@@ -323,13 +323,13 @@ def check_job(job: JobSpec, cache_rows: Sequence[int] = ()) -> None:
 
     Raises:
         InvalidArgument: the mechanism, the cache policy or another name is unknown; replicated rows fill a cache.
-        FailedPrecondition: the job asks for what this machine does not have.
+        FailedPrecondition: the job asks for a device or library that this machine lacks.
     """
     Planner(job, [1.0] * job.workers, cache_rows or [job.sync.pinned_rows + 1] * job.workers)
 
 
 def _worker_limits(job: JobSpec, of_workers: Sequence[tuple[int, int]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Returns the least and the most samples of each worker, int32 [n]: those of the job and the worker's own.
+    """Returns the least and the most samples of each worker, int32 [n], from the job's limits and the worker's own.
 
     Raises:
         InvalidArgument: fixed workloads are not within them.

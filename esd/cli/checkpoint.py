@@ -66,7 +66,7 @@ def verify(
     table: TableName = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Reads checkpoints and says what is broken. Nothing may run on the store meanwhile."""
+    """Reads checkpoints and names the damaged ones. Nothing may run on the store meanwhile."""
     with stored_jobs(store, checkpoint_dir, table) as jobs:
         results = verify_all(jobs, iteration)
     if as_json:

@@ -42,7 +42,7 @@ app = typer.Typer(help="ESD on several machines with container engines (see docs
 
 @app.command()
 def up(file: File = FILE) -> None:
-    """Starts what does not run yet, and waits until all of it is healthy."""
+    """Starts the services that do not run yet, and waits until all are healthy."""
     cluster = read_cluster(file)
     code = None if cluster.code is None else read_code(cluster.code)
     secrets = provide_secrets(cluster) if cluster.tls else None

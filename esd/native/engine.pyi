@@ -1,4 +1,4 @@
-"""The dispatch engine: who holds which embedding row, what a dispatch costs, and what it makes everyone do.
+"""The dispatch engine: the holders of every embedding row, the costs of a dispatch, and its plans.
 
 The engine mirrors the state of every row and of every worker's cache. One iteration is
 
@@ -84,14 +84,14 @@ class IterationColumns:
 
     Attributes:
         forgotten: the number of rows that leave the table.
-        counts: int64 [8, n], by worker the rows of its pulls, of its update pushes of rows, of those of gradients, of
-            its evict pushes of rows, of those of gradients, of its drops, the rows that its samples use, and those of
-            them that it has the latest value of.
-        figures: int64, what the way to synchronise counts: see its class; empty for a way that counts nothing.
+        counts: int64 [8, n], by worker the rows of its pulls, of its update pushes of rows and of gradients, of its
+            evict pushes of rows and of gradients, of its drops, the rows that its samples use, and the
+            used rows of which it has the latest value.
+        figures: int64, the counts of the way to synchronise: see its class; empty for a way that counts nothing.
         direct: int64 [T, n], by table the rows that each worker sends straight to another.
-        table_counts: int64 [T, 8, n], by table the first five, the rows that samples use, those of them that the worker
-            has the latest value of, and the pulls that come without optimizer state: of rows that several workers
-            train, or nobody has trained before.
+        table_counts: int64 [T, 8, n], by table the first five, the rows that samples use, the used rows of which the
+            worker has the latest value, and the pulls that come without optimizer state: of rows that several workers
+            train, or that were never trained.
     """
 
     forgotten: int
@@ -118,9 +118,9 @@ class IterationColumns:
             epoch: the membership that the plans are for.
             dense: float32 [k, d], C-contiguous, the dense features of the batch.
             labels: float32 [k, L], C-contiguous, its labels.
-            lengths: uint16 [k, F], C-contiguous, those it was prepared with.
-            weights: float32 [k], those of its samples.
-            groups: uint64 [k], those of its samples.
+            lengths: uint16 [k, F], C-contiguous, the lengths it was prepared with.
+            weights: float32 [k], the weights of its samples.
+            groups: uint64 [k], the groups of its samples.
 
         Raises:
             ValueError: the batch has another number of samples, or of fields.
@@ -140,7 +140,7 @@ class FlushColumns(TypedDict):
     gradients: GradientColumns
 
 class CacheColumns(TypedDict):
-    """What one worker caches, r rows, in every table ascending by slot.
+    """The content of one worker's cache: r rows, in every table ascending by slot.
 
     Attributes:
         ids: uint64 [r].
@@ -155,7 +155,7 @@ class CacheColumns(TypedDict):
     latest: NDArray[np.bool_]
 
 class Stats(TypedDict):
-    """What the engine holds.
+    """The sizes of an engine's state.
 
     Attributes:
         ids: distinct ids seen so far, but for forgotten ones.
@@ -244,7 +244,7 @@ class Replicated(Way):
     def __init__(self, *, room: int, workers: int = 0, seed: int = 0, first_iteration: int = 0) -> None: ...
 
 class Bounded(Way):
-    """Workers train copies of their own, whoever else trains the rows, within bounds (HET; docs/semantics.md).
+    """Each worker trains its own copies, also of rows that other workers train, within bounds (HET; docs/semantics.md).
 
     `unique_contributors` are then the worker alone, `unique_versions` those that copies were pulled at or that their
     last push made, and all pushes are gradients. There is a snapshot after a flush only.
@@ -271,10 +271,10 @@ class Engine:
     Args:
         cache_sizes: room of each worker's cache in units of row size, so rows where all have size 1; its length is n,
             1..64.
-        policy: who leaves a full cache: `emark` (ESD paper, section 8.1), `emark-size` (8.2), `reuse`, `lru`, `lfu` or
-            `static` (6.1, FAE). A use is an iteration that trains the copy; frequency is the number of uses since
-            the copy was cached (counted to 1023). Rows of the current iteration never leave. Ties go to the copy
-            that came first to where it stands in the order, then to the lower id.
+        policy: the order in which copies leave a full cache: `emark` (ESD paper, section 8.1), `emark-size` (8.2),
+            `reuse`, `lru`, `lfu` or `static` (6.1, FAE). A use is an iteration that trains the copy; frequency is the
+            number of uses since the copy was cached (counted to 1023). Rows of the current iteration never leave. Ties
+            go to the copy that came first to where it stands in the order, then to the lower id.
 
             - `lru`: oldest use first.
             - `lfu`: lowest frequency, then oldest use.
@@ -401,8 +401,8 @@ class Engine:
     ) -> tuple[NDArray[np.int32], float, float, tuple[int, int]]:
         """Places all samples of the prepared batch together, so that the iteration's operations cost least.
 
-        The objective counts a row once per worker that trains it, whatever the number of samples there. For a row
-        trained by the set M, owned by h or nobody, and used again with probability p, whose partial gradient is g
+        The objective counts a row once per worker that trains it, for any number of samples there. For a row
+        trained by the set M, owned by h or by no worker, and used again with probability p, whose partial gradient is g
         times as large as the row, and its values without optimizer state v times:
 
         - M = {j}: T_j if j lacks the latest, plus T_h if h exists and is not j;
@@ -414,14 +414,14 @@ class Engine:
         foreseen. v T_j and p g T_j are rounded to 1/64 (less finely where link costs are large).
 
         With a lookahead, its batches and the one to place are placed first, as one large batch, with capacities in
-        proportion. If that makes the set N train a row next, then p = 1 for this row, and M = {j} also counts what
-        depends on j in that training: T_j unless N = {j}, less what j need not pull then, T_j if N = {j}, v T_j if j is
-        one of several. So the objective may be negative.
+        proportion. If that makes the set N train a row next, then p = 1 for this row, and M = {j} also counts the
+        part of that training that depends on j: T_j unless N = {j}, less the pull that j then saves, T_j if N = {j}, v
+        T_j if j is one of several. So the objective may be negative.
 
         The search is a large-neighbourhood search: the first round assigns all samples exactly on costs that ignore
-        each other; every later round takes some samples away, prices what each would add at each worker against those
-        that stay, and assigns them exactly. Wide rounds free half of the samples, narrow rounds those that would cost
-        little elsewhere.
+        each other; every later round takes some samples away, prices the addition of each at each worker against the
+        samples that stay, and assigns them exactly. Wide rounds free half of the samples, narrow rounds the samples
+        that would cost little elsewhere.
 
         Args:
             link_costs: int32 [n], as for `costs`.
@@ -452,11 +452,11 @@ class Engine:
         """
 
     def preview(self, assignment: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """What an assignment would train and move, in units of row size: int64 [n] and float64 [n].
+        """Counts the rows that an assignment would train and move, in units of row size: int64 [n] and float64 [n].
 
         The first is the distinct rows that each worker would train, and so the room that it needs in its cache. The
-        second is what it would pull and push, where a partial gradient is smaller than its row; evictions, which are
-        not known before, are left out.
+        second is the size of its pulls and pushes, where a partial gradient is smaller than its row; evictions, which
+        are not known before, are left out.
 
         Args:
             assignment: int32 [k], worker of each sample of the prepared batch.
@@ -501,7 +501,7 @@ class Engine:
         """
 
     def flush(self) -> list[FlushColumns]:
-        """Makes every worker push whatever the parameter server lacks; all rows become clean.
+        """Makes every worker push all updates that the parameter server lacks; all rows become clean.
 
         Owned rows stay in their caches as latest copies, partial gradients leave outdated copies behind.
         """
@@ -531,10 +531,10 @@ class Engine:
         """The memory held in bytes: state index, cache mirrors and scratch space."""
 
     def stats(self) -> Stats:
-        """Returns what the engine holds now."""
+        """Returns the sizes of the engine's present state."""
 
     def contents(self) -> list[CacheColumns]:
-        """Returns what each worker caches, in slot order. No batch may be prepared: commit or restore first."""
+        """Returns the content of each worker's cache, in slot order. No batch may be prepared."""
 
     def snapshot(self) -> bytes:
         """Returns the whole state, for `restore`. A prepared batch is no part of it."""
@@ -560,11 +560,11 @@ class HotSamples:
     """Tells which samples of a stream use replicated rows alone, before an engine gets them (SCARS paper, section III).
 
     It takes in the batches that the engine trains, and makes the same choices. Rows that were not read of late are
-    forgotten, so memory is bounded by what the last few periods of 32 batches have read. Calls run one after another.
+    forgotten, so memory is bounded by the rows of the last few periods of 32 batches. Calls run one after another.
 
     Args:
         table_sizes: as of the engine.
-        room: that of its way `Replicated`, at least 1.
+        room: the room of its way `Replicated`, at least 1.
         workers: how many replicate, 1..64.
         seed: of the engine.
 

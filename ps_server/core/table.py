@@ -118,7 +118,7 @@ class Table:
 
         Returns:
             The result. If it is None or not good, the caller must apply the frame through the methods above: they wait
-            for locks that are taken now, and their errors describe what is wrong with the frame.
+            for locks that are taken now, and their errors describe the fault of the frame.
         """
         if self.frames is None:
             return None

@@ -21,7 +21,7 @@ async def receive_upload(
 
     Args:
         chunks: the chunks, in the order of their arrival.
-        subject: describes what a chunk belongs to; the description must be the same for all chunks of an upload.
+        subject: describes the destination of a chunk; the description must be the same for all chunks of an upload.
         limit: the most bytes of an upload.
         knob: the setting that raises the limit, for the error.
         share: the share of the memory budget that the upload uses.

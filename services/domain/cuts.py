@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Cuts:
     """The cuts of a job, at equal distances from its first iteration, so that a continued job is cut as a first one.
 
-    The schedule of checkpoints and that of evaluations both ask here, because an evaluation needs a checkpoint of
+    The schedules of checkpoints and of evaluations both ask here, because an evaluation needs a checkpoint of
     exactly its iteration.
 
     Attributes:

@@ -37,8 +37,8 @@ class Feature:
         table: number of its table.
         pooling: the form in which a model receives its rows.
         max_length: the most ids of it that a sample may have, 1..65,535; 1 with pooling ONE.
-        key: the name by which its values are hashed, where that is another one, such as that of a shared table; empty:
-            its own name.
+        key: the name by which its values are hashed, where it differs from `name`, such as the name of a shared table;
+            empty: its own name.
 
     Example:
         >>> esd.Feature("genres", pooling=esd.Pooling.MEAN, max_length=8).max_length

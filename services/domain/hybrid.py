@@ -39,7 +39,7 @@ class HybridProblem:
         """Makes a problem of costs, float32 or integers [k, n], and capacities, integers [n], in any form.
 
         Raises:
-            InvalidArgument: one of them has the wrong shape or type, or is out of range; or costs are float64, which
+            InvalidArgument: an argument has the wrong shape or type, or is out of range; or costs are float64, which
                 would have to be rounded.
         """
         given = as_costs(costs)

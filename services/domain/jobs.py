@@ -1,4 +1,4 @@
-"""A training job: what is trained, by how many workers, under which dispatch."""
+"""A training job: the model, the samples, the workers and the dispatch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Criterion(Enum):
 
 
 class RowLimitPolicy(Enum):
-    """What happens before an iteration that needs more rows than the table may have.
+    """The action before an iteration that needs more rows than the table may have.
 
     Example:
         >>> [policy.value for policy in esd.RowLimitPolicy]
@@ -94,7 +94,7 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchOptions:
-    """Who trains, how samples are dispatched to them, and how far back a failure goes.
+    """The workers, the dispatch of samples to them, and the distance of checkpoints.
 
     The trained model depends on none of these options but by the order of float sums, and on `sync` where that is
     not exact, so a job that goes on from a checkpoint may choose every one of them anew.
@@ -202,17 +202,17 @@ class JobSpec(DispatchOptions):
         features: the F features of a sample, in the order of their ids.
         dense_features: d, dense features per sample.
         dense_names: their names, with their transforms (`ln(1 + price)`), by which samples are matched; empty: unknown.
-        rules: what else decides the samples' values, by name (`SampleColumns.rules`).
+        rules: the other rules that decide the samples' values, by name (`SampleColumns.rules`).
         batch_size: k, samples of one global batch.
         stream: says which samples these are, in words that are the same for the same samples only, at most 1,000
-            characters; a job goes on with its own stream only. Empty: whoever submits answers for it.
-        seed: decides the initial dense parameters, and whatever the mechanism draws at random.
+            characters; a job goes on with its own stream only. Empty: the submitter is responsible for it.
+        seed: decides the initial dense parameters, and all random choices of the mechanism.
         tables: the embedding tables that are trained, 1..16, numbered as they stand here. With several, the top 8 bits
             of an id are the number of its table (services/domain/ids.py). The first table's server also keeps the job's
             sample log, the parts of its checkpoints and the dense parameters.
         model: the model over it.
         schedule: how the learning rate of the rows changes.
-        dense_schedule: how that of the dense parameters does.
+        dense_schedule: how the learning rate of the dense parameters changes.
         labels: names of the L labels of a sample.
         parameter_servers: `host:port` of every shard, in shard order.
         first_iteration: of this job; those before it were trained by an earlier one, from whose last checkpoint this
@@ -289,7 +289,7 @@ class JobSpec(DispatchOptions):
             raise InvalidArgument(f"dense_names are {list(names)}, they must be {self.dense_features} different names")
 
     def _check_kinds(self) -> None:
-        """Checks what a program may give by mistake: it would fail far from there, or be taken for something else."""
+        """Checks the type of every value: a wrong type would fail far from here, or be taken for another value."""
         for names, kind in _PARTS.items():
             value = getattr(self, names)
             if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(x, kind) for x in value):
@@ -302,8 +302,8 @@ class JobSpec(DispatchOptions):
     def under(self, mechanism: str) -> JobSpec:
         """Returns this job as another mechanism would dispatch it, with the defaults of everything that has one.
 
-        So its links and workloads stay as they are, and it has no option that the other mechanism lacks. What it
-        pushes, and when, is the same, and so are its checkpoints.
+        So its links and workloads stay as they are, and it has no option that the other mechanism lacks. Its pushes
+        and its checkpoints are the same.
         """
         options = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
         kept = {name: getattr(self, name) for name in ("sync", "checkpoint_every", "checkpoint_seconds")}

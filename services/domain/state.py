@@ -183,7 +183,7 @@ class JobState:
         sync_figures: the figures of the way to synchronise, of these plans.
         labels: as `quality`, label by label, in the job's order.
         recent_labels: as `recent`, label by label.
-        standstill: what the job waits for, if it trains nothing while samples wait; empty while it progresses.
+        standstill: the cause, if the job trains nothing while samples wait; empty while it progresses.
 
     Example:
         >>> with esd.DispatcherClient("127.0.0.1:50051") as dispatcher:

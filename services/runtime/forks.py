@@ -1,8 +1,8 @@
 """Processes forked from a parent that has already imported their modules, which takes seconds each time.
 
-The parent has one thread and nothing of gRPC running, so a child may do whatever a new process may. Requests arrive
-over a socket of packets, with the open files of the child's standard input, output and logs; the end of a child is
-reported on the same socket. A child dies with its parent, because its end could no longer be reported.
+The parent has one thread and nothing of gRPC running, so a child may do everything that a new process may. Requests
+arrive over a socket of packets, with the open files of the child's standard input, output and logs; the end of a child
+is reported on the same socket. A child dies with its parent, because its end could no longer be reported.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Guard:
 
     Args:
         tokens: the accepted tokens, of which every call must carry one; none: no token is required.
-        clients: the roles of the names in certificates; a peer's certificate must have one of these names. None: peers
+        clients: the roles of the names in certificates; a peer's certificate must have a name among them. None: peers
             need no certificate.
     """
 

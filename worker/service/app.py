@@ -1,4 +1,4 @@
-"""The worker process: what `python -m esd.worker` runs."""
+"""The worker process, which `python -m esd.worker` runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker's part in checkpoints: what it stores for one, and how it goes back to one."""
+"""A worker's part in checkpoints: its stored state, and the return to a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 
 class WorkerCheckpoints:
-    """Stores and loads what a worker adds to the checkpoints of its job.
+    """Stores and loads a worker's part of its job's checkpoints.
 
     Args:
         membership: of the epoch.
-        mover: pushes what the cache holds alone.
+        mover: pushes the updates that only the cache holds.
         dense: the dense parameters.
         caller: makes calls in the thread that trains.
         report: confirms a flush to the dispatcher.
@@ -54,7 +54,7 @@ class WorkerCheckpoints:
         self._stored = 0, ""  # the checkpoint to which nothing is to be added, and the checksum of what was
 
     async def go_back(self, reload: Reload, book: CacheBook) -> None:
-        """Makes cached rows, dense parameters and their optimizer what they were at a checkpoint.
+        """Restores cached rows, dense parameters and their optimizer as of a checkpoint.
 
         Raises:
             FailedPrecondition: the dense parameters are damaged, or the reload does not fit the cache.
@@ -75,7 +75,7 @@ class WorkerCheckpoints:
         _log.info("back at checkpoint %d with %d cached rows", reload.checkpoint, len(reload.rows))
 
     async def take(self, plan: FlushPlan) -> None:
-        """Pushes what the parameter servers lack, and tells them that nothing older comes from this worker.
+        """Pushes the updates that the parameter servers lack, and reports that nothing older comes from this worker.
 
         The first member also stores the dense parameters, which are the same on every worker.
         """
@@ -90,7 +90,7 @@ class WorkerCheckpoints:
         await self._report(FlushReport(plan.iteration, transfers, epoch, checksum, failure, checkpoint=True))
 
     async def finish(self, flush: FlushPlan) -> None:
-        """Does at the end of the stream what is done for a checkpoint; the first member also stores the final model."""
+        """Ends the stream with a flush as for a checkpoint; the first member also stores the final model."""
         membership, checksum = self._membership, ""
         if membership.leads:
             model = await run_in(self._caller, self._dense.to_npz)
@@ -103,9 +103,9 @@ class WorkerCheckpoints:
         await self._report(FlushReport(flush.iteration, transfers, membership.epoch, checksum))
 
     async def _store(self, plan: FlushPlan) -> str:
-        """Stores what this worker adds to a checkpoint; returns the checksum of the dense parameters if it leads.
+        """Stores this worker's part of a checkpoint; returns the checksum of the dense parameters if it leads.
 
-        The stream may end right behind one, to which nothing is added then.
+        The stream may end directly after a checkpoint; its part is stored already then.
         """
         checkpoint, checksum = self._stored
         if checkpoint == plan.iteration:

@@ -107,7 +107,7 @@ class WorkerEpoch:
         self._group_thread = LeavableThread("esd-group")
 
     async def run(self) -> None:
-        """Trains what is planned, to the end of the stream.
+        """Trains the planned iterations, to the end of the stream.
 
         Raises:
             StaleEpoch: the epoch has ended before.
@@ -167,7 +167,7 @@ class WorkerEpoch:
             _log.info("the stream has ended after %d iterations", end.iterations)
 
     def phase(self) -> WorkerPhase:
-        """Tells what the worker is doing, for its heartbeats."""
+        """Returns the worker's present activity, for its heartbeats."""
         if self._reducer is not None and self._reducer.waiting:
             return WorkerPhase.ALL_REDUCE
         return self._loop.phase if self._loop is not None else WorkerPhase.IDLE

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class WorkerJob:
-    """Registers, trains what is planned, flushes, leaves. An epoch that breaks is followed by the next one.
+    """Registers, trains the planned iterations, flushes, leaves. An epoch that breaks is followed by the next one.
 
     Args:
         settings: of this worker.
@@ -125,10 +125,10 @@ class WorkerJob:
         return lease
 
     async def _lease_after(self, error: EsdError, lease: Lease) -> Lease:
-        """Returns the lease for the next epoch after what the dispatcher has answered, and raises what is final.
+        """Returns the lease for the next epoch after an error of the dispatcher, and raises a final error.
 
-        A lease that is gone is replaced: this worker was given up, or the dispatcher has been restarted. One that is
-        away is waited for like the first one: there is nothing else to do.
+        A lost lease is replaced: it has expired, or the dispatcher has restarted. A dispatcher that is away is waited
+        for as at the start, because a worker without a dispatcher has no other work.
         """
         if isinstance(error, NotFound):
             return await self._register(self._settings.retry_timeout)
@@ -140,7 +140,7 @@ class WorkerJob:
 
 
 async def _see_through(epoch: WorkerEpoch, attendance: Attendance) -> None:
-    """Sees one epoch through, or to where there is no going on, whatever it waits for then."""
+    """Runs one epoch to its end, or until its stream breaks, and then cancels all waiting."""
     try:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(attendance.broken())

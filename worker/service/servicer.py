@@ -64,7 +64,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         request: worker_pb2.MeetRequest,
         context: Context,  # noqa: ARG002
     ) -> worker_pb2.MeetResponse:
-        """Tells another worker that this one is whom it expects."""
+        """Confirms to another worker that this worker has the expected slot and epoch."""
         self.deliveries.meet(request.epoch, request.slot)
         return worker_pb2.MeetResponse()
 

@@ -11,7 +11,7 @@ DEVICE = r"cpu|cuda(:\d+)?"  # what a name of where training runs looks like
 
 
 class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
-    """What a worker is told when it starts; everything else comes with the job."""
+    """The settings with which a worker starts; everything else comes with the job."""
 
     role = Role.WORKER
 

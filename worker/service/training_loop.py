@@ -25,10 +25,10 @@ class TrainingLoop:
     """Trains the planned iterations in order.
 
     While one trains, the rows of the next that it does not touch move already. Only the thread that trains touches
-    tensors, apart from copying out what is to be pushed.
+    tensors, apart from copying rows out for their push.
 
     Args:
-        messages: the plan stream, behind the membership.
+        messages: the plan stream, after the membership.
         book: refuses plans that do not fit the cache.
         mover: moves rows, in tasks of its own group.
         train: trains an iteration whose rows are there, and returns its result.
@@ -40,7 +40,7 @@ class TrainingLoop:
             in order.
 
     Attributes:
-        phase: what the worker is doing, for its heartbeats.
+        phase: the worker's present activity, for its heartbeats.
     """
 
     def __init__(
@@ -119,8 +119,8 @@ class TrainingLoop:
     ) -> None:
         """Reports an iteration when all that it has pushed is durable, while the next one begins.
 
-        Reports go out in order: behind that of the iteration before, `earlier`. The dispatcher's window bounds how many
-        wait. A report that is refused ends the stream of plans.
+        Reports go out in order: after the report of the iteration before, `earlier`. The dispatcher's window bounds the
+        number of waiting reports. A report that is refused ends the stream of plans.
         """
         if earlier is not None:
             await earlier
@@ -128,7 +128,7 @@ class TrainingLoop:
         self._tell(self._report(trained.plan, step, transfers, phases, seconds))
 
     async def _next(self) -> IterationTransfers | FlushPlan:
-        """Waits for the next plan, refuses it if it does not fit, and moves what may move early."""
+        """Waits for the next plan, refuses it if it does not fit, and starts its early transfers."""
         message = await anext(self._messages)
         if isinstance(message, FlushPlan):
             self._book.enter_flush(message)

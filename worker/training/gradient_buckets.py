@@ -20,8 +20,8 @@ class GradientBuckets:
 
     A backward pass computes the gradients of the last layers first. A bucket is a run of consecutive parameters; the
     first bucket is at the end of the vector. Its sum starts as soon as its last gradient exists, while earlier layers
-    are still being computed. All workers start the same buckets in the same order, in whatever order their gradients
-    arrive, because the layout follows from the parameters' sizes and no bucket starts before its predecessor.
+    are still being computed. All workers start the same buckets in the same order, in any order of arrival of their
+    gradients, because the layout follows from the parameters' sizes and no bucket starts before its predecessor.
 
     Args:
         parameters: P values in all, in the model's order.

@@ -18,7 +18,7 @@ _MOST_ASSIGNMENTS = 50_000
 class BruteForce:
     """The oracle for all other mechanisms: the assignment whose plan costs least in this iteration, evictions included.
 
-    What it leaves to the next iterations is not weighed. Of equally cheap assignments the first in lexicographic order
+    It ignores the costs of later iterations. Of equally cheap assignments the first in lexicographic order
     wins. An assignment that some cache is too small for is taken only if there is no other.
     """
 

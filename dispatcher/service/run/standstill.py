@@ -51,7 +51,7 @@ async def _watch(job: Job) -> None:
 
 
 def _progress(job: Job) -> tuple[object, ...]:
-    """Returns what changes whenever a job comes nearer to its end."""
+    """Returns a value that changes with every progress of a job."""
     epoch, workers = job.epoch, job.training_workers
     return (
         job.lifecycle.phase,
@@ -67,7 +67,7 @@ def _has_work(job: Job) -> bool:
 
 
 def _cause(job: Job) -> str:
-    """Names what the job waits for: workers with their phases, or the dispatcher."""
+    """Names the cause of the standstill: workers with their phases, or the dispatcher."""
     epoch = job.current_epoch()
     if epoch.unconfirmed:
         what = f"iteration {epoch.trained} is not trained"

@@ -11,7 +11,7 @@ class Standstill:
 
     Attributes:
         seconds: the time without progress; 0 while the job progresses or has nothing to do.
-        report: names what the job waits for, once that has been reported; else empty.
+        report: the cause of the standstill, once it was reported; else empty.
     """
 
     seconds: float = 0.0

@@ -25,7 +25,7 @@ class Point:
     """A job's totals after `iterations` confirmed iterations; the difference of two points covers the time between.
 
     Differences have a meaning within an epoch only: between two epochs lie the recovery and the iterations that are
-    trained again, and the totals of both epochs differ in what was rewound.
+    trained again, and the totals of both epochs differ by the rewound iterations.
 
     Attributes:
         iterations: the number of iterations that all workers have confirmed.

@@ -48,7 +48,7 @@ def chain_of(directory: Path, cut: int) -> list[Path]:
 
 
 def stored_rows(directory: Path, cut: int, width: int) -> Iterator[RowBlock]:
-    """Yields the rows of a cut, W floats each, from its files. Raises FailedPrecondition if one of them is damaged."""
+    """Yields the rows of a cut, W floats each, from its files. Raises FailedPrecondition if a file is damaged."""
     chain = chain_of(directory, cut)
     for path in chain:
         with disk_errors(path):

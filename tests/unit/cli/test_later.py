@@ -1,4 +1,4 @@
-"""Subcommands are imported when they are called, and are then what `esd --help` says of them."""
+"""Subcommands are imported when they are called, and match their line in `esd --help`."""
 
 from __future__ import annotations
 

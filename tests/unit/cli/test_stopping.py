@@ -1,4 +1,4 @@
-"""SIGTERM ends a run in order, whatever task has the processor when it comes."""
+"""SIGTERM ends a run in order, while any task has the processor."""
 
 from __future__ import annotations
 
