@@ -1,11 +1,14 @@
 """The smallest web server that metrics and the page need: GET of a few fixed paths, one answer per connection.
 
-It requires no credentials, so it bounds the resources of any client: the connections, and the duration of each.
+It requires no credentials, so it bounds the resources of any client: the connections, and the duration of each. At a
+loopback address it also refuses requests for other hosts: a page of the web whose name resolves to this machine (DNS
+rebinding) could read the answers otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import os
 import socket
@@ -76,7 +79,8 @@ async def serve_http(
             f"cannot serve {what} on {host}:{port}: {reason}; choose another port with {variable}, or none"
         ) from error
     with listening:
-        accepting = asyncio.create_task(_accept(listening, resources), name=f"serve {what}")
+        local = _is_loopback(listening.getsockname()[0])
+        accepting = asyncio.create_task(_accept(listening, resources, local=local), name=f"serve {what}")
         try:
             yield f"{host}:{listening.getsockname()[1]}"
         finally:
@@ -90,7 +94,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def _accept(listening: socket.socket, resources: Mapping[str, Resource]) -> None:
+async def _accept(listening: socket.socket, resources: Mapping[str, Resource], *, local: bool) -> None:
     """Accepts up to 64 connections at a time; further ones wait in the kernel, and cost this process nothing."""
     loop = asyncio.get_running_loop()
     places = asyncio.Semaphore(_CONNECTIONS)
@@ -104,16 +108,16 @@ async def _accept(listening: socket.socket, resources: Mapping[str, Resource]) -
                 places.release()
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            tasks.create_task(_answer(connection, resources)).add_done_callback(lambda _: places.release())
+            tasks.create_task(_answer(connection, resources, local=local)).add_done_callback(lambda _: places.release())
 
 
-async def _answer(connection: socket.socket, resources: Mapping[str, Resource]) -> None:
+async def _answer(connection: socket.socket, resources: Mapping[str, Resource], *, local: bool) -> None:
     reader, writer = await asyncio.open_connection(sock=connection, limit=_LONGEST_HEAD)
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             async with asyncio.timeout(_HEAD_SECONDS):
                 head = await _head(reader)
-            writer.write(await _response(head, resources))
+            writer.write(await _response(head, resources, local=local))
             writer.write_eof()
             # Unread bytes at the close would make the kernel reset the connection and drop the answer.
             while await reader.read(_LONGEST_HEAD):
@@ -134,10 +138,12 @@ async def _head(reader: asyncio.StreamReader) -> str | None:
         return None
 
 
-async def _response(head: str | None, resources: Mapping[str, Resource]) -> bytes:
+async def _response(head: str | None, resources: Mapping[str, Resource], *, local: bool) -> bytes:
     request = head.split("\r\n", 1)[0].split(" ") if head else []
     if len(request) != 3 or not request[2].startswith("HTTP/1."):
         return _error(HTTPStatus.BAD_REQUEST)
+    if local and head and not _names_loopback(head):
+        return _error(HTTPStatus.MISDIRECTED_REQUEST)
     method, target, _ = request
     if method not in ("GET", "HEAD"):
         return _error(HTTPStatus.METHOD_NOT_ALLOWED)
@@ -150,6 +156,25 @@ async def _response(head: str | None, resources: Mapping[str, Resource]) -> byte
         _log.exception("defect while answering %s", target)
         return _error(HTTPStatus.INTERNAL_SERVER_ERROR)
     return _message(HTTPStatus.OK, resource.kind, body, with_body=method == "GET")
+
+
+def _names_loopback(head: str) -> bool:
+    """Returns whether the header Host names this machine. A client that sends none is no browser."""
+    for line in head.split("\r\n")[1:]:
+        name, _, value = line.partition(":")
+        if name.strip().lower() == "host":
+            host = value.strip().lower()
+            host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+            if host != "localhost" and not host.endswith(".localhost") and not _is_loopback(host):
+                return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _error(status: HTTPStatus) -> bytes:

@@ -57,6 +57,29 @@ async def test_a_peer_that_does_not_read_its_answer_is_let_go(serve_toy: Any, mo
         writer.close()
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:80", b"200"),
+        ("localhost:9100", b"200"),
+        ("esd.localhost", b"200"),
+        ("[::1]:80", b"200"),
+        ("evil.example", b"421"),
+        ("evil.example:80", b"421"),
+        ("127.0.0.1.evil.example", b"421"),
+        ("10.0.0.1", b"421"),
+        ("localhost\r\nHost: evil.example", b"421"),
+    ],
+)
+async def test_at_a_loopback_address_other_hosts_are_refused(serve_toy: Any, host: str, status: bytes) -> None:
+    """A page of the web whose name resolves to 127.0.0.1 would read the answers otherwise."""
+    async with serve_toy(metrics_port=0) as toy:
+        reader, writer = await asyncio.open_connection(*toy.server.metrics_address.rsplit(":", 1))
+        writer.write(f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert (await reader.read()).split(b" ")[1] == status
+        writer.close()
+
+
 @pytest.fixture
 def few_files() -> Iterator[int]:
     """A process that may open 1,024 files, as many systems have it; yields how many it might."""
