@@ -21,6 +21,7 @@ from esd.services.domain.errors import (
 from esd.services.domain.plans import Membership
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.wire.exchange import Stored
+from esd.worker.service import deliveries
 from esd.worker.service.inbox import Inbox
 from esd.worker.service.link import Link
 from esd.worker.service.peers import Peers
@@ -160,6 +161,31 @@ async def test_rows_for_an_epoch_that_begins_later_are_sent_again() -> None:
         waiting = await expect(inbox, 1, ([2], 5))
         assert await taken([frame]) == Stored(1, 0)
         await waiting.arrival.complete()
+
+
+async def test_frames_that_wait_have_a_budget_over_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two frames finds room and waits for its plan; the other one is refused, and may be sent again."""
+    async with (
+        receiving() as (inbox, address),
+        sending(address, patience=0) as one,
+        sending(address, patience=0) as two,
+    ):
+        monkeypatch.setattr(deliveries, "_WAITING_BYTES", 300)
+        (first,), (second,) = send(one, 2, [4], 1), send(two, 2, [6], 1)
+        assert 150 < first.push_bytes == second.push_bytes <= 300
+        done, (waits,) = await asyncio.wait(
+            [asyncio.ensure_future(frame.stored) for frame in (first, second)], return_when=asyncio.FIRST_COMPLETED
+        )
+        (refused,) = done
+        with pytest.raises(Unavailable, match=r"\d+ bytes of rows wait at worker .*, and at most \d+ may"):
+            refused.result()
+        await expect(inbox, 1)
+        await expect(inbox, 2, ([4, 6], 1))
+        assert await asyncio.wait_for(waits, 60) == Stored(1, 0)
+
+        monkeypatch.undo()
+        async with sending(address) as again:
+            assert await taken(send(again, 2, [4, 6], 1)) == Stored(1, 1)
 
 
 async def test_an_epoch_that_ends_refuses_what_waits() -> None:
