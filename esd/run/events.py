@@ -265,7 +265,7 @@ class StandsStill:
     """The job has trained nothing for a while, although samples wait.
 
     Attributes:
-        reason: what it waits for, such as a worker and its phase.
+        reason: the cause of the wait, such as a worker and its phase.
     """
 
     reason: str

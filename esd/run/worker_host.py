@@ -127,7 +127,7 @@ def _file_of(content: bytes) -> int:
 
 
 async def _collect(stream: asyncio.StreamReader, into: bytearray) -> None:
-    """Appends what a stream brings until it ends."""
+    """Appends the bytes of a stream until it ends."""
     while piece := await stream.read(_PIECE_BYTES):
         into += piece
 

@@ -51,7 +51,7 @@ async def _watch(job: Job) -> None:
 
 
 def _progress(job: Job) -> tuple[object, ...]:
-    """Returns a value that changes with every progress of a job."""
+    """Returns the figures of a job that change whenever it comes nearer to its end."""
     epoch, workers = job.epoch, job.training_workers
     return (
         job.lifecycle.phase,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Standstill:
-    """How long a job stands still.
+    """The standstill of a job.
 
     Attributes:
         seconds: the time without progress; 0 while the job progresses or has nothing to do.
-        report: the cause of the standstill, once it was reported; else empty.
+        report: the cause, once it has been reported; else empty.
     """
 
     seconds: float = 0.0
