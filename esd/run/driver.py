@@ -19,6 +19,7 @@ from esd.run.events import (
     ignore,
 )
 from esd.run.held_out import HeldOut
+from esd.run.patience import PATIENCE_SECONDS, patiently
 from esd.run.stream import without_first
 from esd.services.clients.checkpoints import CheckpointClient
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
@@ -27,14 +28,13 @@ from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound, StorageUnwritable
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import JobPhase, JobState
-from esd.services.runtime.retry import AWAY, Backoff, repeated
+from esd.services.runtime.retry import AWAY, Backoff
 from esd.services.runtime.security import PLAINTEXT, Credentials
 
 Stream = AsyncIterable[SampleBatch] | Iterable[SampleBatch]
 
 POLL_SECONDS = 0.25  # of the job's state
 _CANCEL_SECONDS = 5.0  # whoever pressed Ctrl-C waits no longer
-PATIENCE_SECONDS = 60.0  # with services that are away, of a job that can go on after it
 
 
 async def drive(
@@ -192,7 +192,8 @@ async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT, listener:
     Args:
         job: as if it began anew.
         credentials: for the first parameter server.
-        listener: gets `SchemaChanged` for each rule of the samples that differs from the rule of the earlier run.
+        listener: gets `SchemaChanged` for each rule of the samples that differs from the rule of the earlier run, and
+            `Retrying` if the server is away.
 
     Raises:
         FailedPrecondition: it holds none.
@@ -200,7 +201,7 @@ async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT, listener:
     """
     async with ParameterServerConnection(job.parameter_servers[0], credentials=credentials) as server:
         try:
-            stored = await repeated(CheckpointClient(server, job.table).get_checkpoint, PATIENCE_SECONDS, on=AWAY)
+            stored = await patiently(CheckpointClient(server, job.table).get_checkpoint, listener)
         except NotFound:
             return continuation(job, b"")
     continued = continuation(job, stored.manifest)

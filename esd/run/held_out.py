@@ -20,6 +20,7 @@ from esd.run.early_stop import EarlyStop
 from esd.run.evaluation import Evaluator
 from esd.run.events import Evaluated, EvaluationMissed, EvaluationsNotKept, Listener, StoppingEarly, ignore
 from esd.run.options import RunOptions
+from esd.run.patience import PATIENCE_SECONDS, patiently
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.domain.batches import SampleBatch
@@ -30,7 +31,6 @@ from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, JobState
 from esd.services.runtime.retry import AWAY, repeated
 from esd.services.runtime.security import PLAINTEXT, Credentials
 
-_PATIENCE_SECONDS = 60.0  # with parameter servers that are away
 _MISSING_SECONDS = 600.0  # without the checkpoint of an evaluation, when all that was submitted is trained
 
 
@@ -115,7 +115,7 @@ class HeldOut:
         if self._running is not None:
             await self._running
         if not self.evaluations or self.evaluations[-1].iteration != iterations:
-            self._add(Evaluation(iterations, await repeated(self._evaluator.evaluate, _PATIENCE_SECONDS, on=AWAY)))
+            self._add(Evaluation(iterations, await patiently(self._evaluator.evaluate, self._listener)))
         await self._record(self.evaluations[-KEPT_EVALUATIONS:])
 
     async def aclose(self) -> None:
@@ -152,8 +152,9 @@ class HeldOut:
     async def _record(self, evaluations: Sequence[Evaluation]) -> None:
         """Records evaluations with the dispatcher. A refusal ends nothing: training and evaluations continue."""
         try:
+            # Without a report: `drive` calls the same dispatcher, and reports that it is away.
             await repeated(
-                lambda: self._client.record_evaluations(self._job.name, evaluations), _PATIENCE_SECONDS, on=AWAY
+                lambda: self._client.record_evaluations(self._job.name, evaluations), PATIENCE_SECONDS, on=AWAY
             )
         except EsdError as error:
             if str(error) != self._not_recorded:
@@ -162,7 +163,7 @@ class HeldOut:
 
     async def _evaluate(self, checkpoint: int) -> None:
         try:
-            labels = await repeated(lambda: self._evaluator.evaluate(checkpoint), _PATIENCE_SECONDS, on=AWAY)
+            labels = await patiently(lambda: self._evaluator.evaluate(checkpoint), self._listener)
         except (FailedPrecondition, NotFound) as error:
             self._listener(EvaluationMissed(checkpoint, str(error)))
         else:

@@ -15,7 +15,7 @@ from esd.data.hot_batches import HotBatches
 from esd.dispatcher.core.planner import check_job
 from esd.ps_server.stores.by_url import check_store
 from esd.run.cluster import LocalCluster
-from esd.run.driver import PATIENCE_SECONDS, drive, going_on
+from esd.run.driver import drive, going_on
 from esd.run.events import (
     Ended,
     EpochTrained,
@@ -30,13 +30,13 @@ from esd.run.events import (
 from esd.run.export import export_model
 from esd.run.held_out import watched
 from esd.run.options import TABLE, RunOptions
+from esd.run.patience import patiently
 from esd.run.prepare import PreparedRun, check_address, in_thread, prepare
 from esd.run.results import Result, training_result
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import Evaluation, JobState
-from esd.services.runtime.retry import AWAY, repeated
 from esd.services.runtime.security import PLAINTEXT, Credentials
 
 RESTARTS = 5  # of all services of one run together
@@ -218,7 +218,7 @@ async def _train_to_the_end(
         state = await drive(client, job, prepared.stream, listener, held_out)
         if out is not None:
             path = out / "model.npz"
-            await repeated(lambda: export_model(job, path, credentials), PATIENCE_SECONDS, on=AWAY)
+            await patiently(lambda: export_model(job, path, credentials), listener)
         if held_out is not None:  # whatever is wrong with the samples, the model is kept
             await held_out.finish(state.iterations_confirmed)
     listener(Ended(state))

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from esd.run.cluster import REJOIN_SECONDS, LocalCluster
-from esd.run.driver import PATIENCE_SECONDS, drive
+from esd.run.driver import drive
 from esd.run.events import Listener, ignore, on_progress
 from esd.run.export import export_model
 from esd.run.options import RunOptions
+from esd.run.patience import patiently
 from esd.run.services import ServiceProcess
 from esd.run.stream import training_stream
 from esd.run.supervision import Supervisor
@@ -20,7 +21,6 @@ from esd.run.train import RESTARTS
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
-from esd.services.runtime.retry import AWAY, repeated
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
 
 OPTIONS = RunOptions(
@@ -119,7 +119,7 @@ async def run(
 
         async def work() -> JobState:
             state = await drive(client, job, stream, on_progress(lambda state: watch(system, state)))
-            await repeated(lambda: export_model(job, place / "model.npz"), PATIENCE_SECONDS, on=AWAY)
+            await patiently(lambda: export_model(job, place / "model.npz"), listener)
             return state
 
         return await _supervised(cluster, absentee).see_through(work(), RESTARTS, listener)
