@@ -6,8 +6,8 @@
     lr = 0.01
     eviction-term = true
 
-A key is an option without its dashes, `lr` for `--lr`. An option on the command line wins. Values of a file pass
-the same checks as values on the command line.
+A key is an option without its dashes, `lr` for `--lr`. An option on the command line wins, and `--without lr` takes
+the file's back. Values of a file pass the same checks as values on the command line.
 """
 
 from __future__ import annotations
@@ -28,13 +28,34 @@ def _take_up(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
+def _take_back(context: typer.Context, names: str | None) -> str | None:
+    """Removes options from the defaults that the file gives, after it was read."""
+    if names is None:
+        return None
+    given, parameters = context.default_map or {}, _parameters(context)
+    for name in names.split(","):
+        parameter = parameters.get(name.strip().removeprefix("--"))
+        if parameter is None or parameter.name not in given:
+            known = ", ".join(sorted(key for key, each in parameters.items() if each.name in given)) or "none"
+            raise InvalidArgument(f"--without {name}: no file of --config gives this option; the given ones: {known}")
+        context.default_map = given = {key: value for key, value in given.items() if key != parameter.name}
+    return names
+
+
 Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
         is_eager=True,  # before the options whose defaults it gives
         callback=_take_up,
-        help="TOML file of options, such as workers = 8; what the command line says wins.",
+        help="TOML file of options, such as workers = 8; the command line wins.",
+    ),
+]
+Without = Annotated[
+    str | None,
+    typer.Option(
+        callback=_take_back,  # after the eager --config, and before the options that take their values from its file
+        help="Options of the --config file that do not count, with commas between them: evaluate,early-stop.",
     ),
 ]
 
@@ -43,21 +64,32 @@ def _defaults(context: typer.Context, path: Path) -> dict[str, str]:
     """Reads the file. Returns the text of each value by the name of its parameter.
 
     Raises:
-        InvalidArgument: the file cannot be read, a key is no option, or a value is of a kind that no option has.
+        InvalidArgument: the file cannot be read, a key is no option, or an option does not take its value.
     """
     document = read_toml(path, f"--config {path}")
-    parameters = {
-        option.removeprefix("--"): parameter.name
-        for parameter in context.command.params
-        for option in parameter.opts
-        if option not in ("--config", "--help")
-    }
+    parameters = _parameters(context)
     defaults = {}
     for key, value in document.items():
-        if key not in parameters:
+        parameter = parameters.get(key)
+        if parameter is None or parameter.name is None:
             raise InvalidArgument(f"--config {path}: there is no option {key!r}{suggestion(key, parameters)}")
-        defaults[parameters[key]] = _text(value, f"--config {path}: {key}")
+        text = _text(value, f"--config {path}: {key}")
+        try:
+            parameter.process_value(context, text)
+        except typer.BadParameter as error:
+            raise InvalidArgument(f"--config {path}: {key} is {value!r}: {error.message}") from None
+        defaults[parameter.name] = text
     return defaults
+
+
+def _parameters(context: typer.Context) -> dict[str, Any]:
+    """Returns the options that a file may give, by their name without dashes."""
+    return {
+        option.removeprefix("--"): parameter
+        for parameter in context.command.params
+        for option in parameter.opts
+        if option not in ("--config", "--without", "--help")
+    }
 
 
 def _text(value: Any, where: str) -> str:

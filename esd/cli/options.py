@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from esd.cli.job_file import Config
+from esd.cli.job_file import Config, Without
 from esd.cli.learning import (
     Clip,
     DenseLearningRate,
@@ -290,24 +290,25 @@ _DECLARED: dict[str, Any] = {
 def takes_run_options(function: Callable[..., None]) -> Callable[..., None]:
     """Turns `function(chosen: RunOptions, ...)` into a command.
 
-    Its options are RunOptions' fields, the function's own, and `--config`, whose file gives the others.
+    Its options are RunOptions' fields, the function's own, `--config`, whose file gives the others, and `--without`.
     """
     own = list(inspect.signature(function).parameters.values())[1:]
     hints = get_type_hints(function, include_extras=True)
     names = [field.name for field in fields(RunOptions)]
 
     @wraps(function)
-    def command(config: Path | None, **values: Any) -> None:  # noqa: ARG001 - its callback has read the file
+    def command(config: Path | None, without: str | None, **values: Any) -> None:  # noqa: ARG001 - for their callbacks
         chosen = RunOptions(**{name: values.pop(name) for name in names})
         function(chosen, **values)
 
-    parameters = [inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None)]
+    of_the_file = ("config", "without")
+    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in of_the_file]
     parameters += [
         inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default)
         for field in fields(RunOptions)
     ]
     parameters += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    annotations = {"config": Config, **_DECLARED, **hints}
+    annotations = {"config": Config, "without": Without, **_DECLARED, **hints}
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [parameter.replace(annotation=annotations[parameter.name]) for parameter in parameters]
     )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Cuts:
     """The cuts of a job, at equal distances from its first iteration, so that a continued job is cut as a first one.
 
-    The schedules of checkpoints and of evaluations both ask here, because an evaluation needs a checkpoint of
-    exactly its iteration.
+    Checkpoints and evaluations have this one schedule, because an evaluation needs a checkpoint of exactly its
+    iteration.
 
     Attributes:
         first: the first iteration of the job, which is no cut.

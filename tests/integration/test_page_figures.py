@@ -1,4 +1,4 @@
-"""The figures on the page equal the training's, of a first, a continued, a bursty and a recovered job."""
+"""The figures on the page equal the training of a first, a continued, a bursty and a recovered job."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PlainWorker(Worker):
         await self.report(plan, loss_sum=len(plan.labels) * loss_of(plan.iteration))
 
     async def confirm_rest(self) -> None:
-        """Confirms the unconfirmed iterations before a flush."""
+        """Confirms the plans that are not confirmed yet, before a flush."""
 
     async def train_epoch(self) -> None:
         async for message in self.watch():
@@ -280,7 +280,7 @@ async def check_workers(browser: Browser, trained: Trained) -> None:
 
 
 async def check_charts(browser: Browser, history: dict[str, list[Any]], state: JobState) -> None:
-    """Compares the means of charts with the training's, and each loss with the iterations for which it is shown.
+    """Compares the means of charts with the means of the training, and each loss with its iterations.
 
     An epoch that was lost shows the iterations up to the checkpoint only.
     """

@@ -22,10 +22,10 @@ _SAVED = ("cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A job's totals after `iterations` confirmed iterations; the difference of two points covers the time between.
+    """A job's totals after `iterations` confirmed iterations; their differences cover the time between.
 
     Differences have a meaning within an epoch only: between two epochs lie the recovery and the iterations that are
-    trained again, and the totals of both epochs differ by the rewound iterations.
+    trained again.
 
     Attributes:
         iterations: the number of iterations that all workers have confirmed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,37 @@ def test_a_mistake_in_the_file_is_named(write: Any, text: str, named: str) -> No
     assert named in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["workers = 2.5", "workers = 65", 'optimizer = "sdg"', "workers = true"])
-def test_a_value_passes_the_checks_of_its_option(write: Any, text: str) -> None:
-    finished = invoke(write(STREAM + text))
-    assert finished.exit_code == 2
-    assert f"--{text.split(maxsplit=1)[0]}" in finished.output
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("workers = 2.5", "workers is 2.5: "),
+        ("workers = 65", "workers is 65"),
+        ('optimizer = "sdg"', "optimizer is 'sdg': "),
+        ("workers = true", "workers is True: "),
+    ],
+)
+def test_a_value_passes_the_checks_of_its_option_and_is_named_with_its_file(write: Any, text: str, told: str) -> None:
+    file = write(STREAM + text)
+    with pytest.raises(InvalidArgument) as refused:
+        invoke(file)
+    assert f"--config {file}: {told}" in str(refused.value)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the file", "after the file"])
+def test_an_option_of_the_file_is_taken_back(write: Any, before: bool) -> None:
+    """Any kind of option: a flag, a number and a text."""
+    numbers = "workers = 2\nbatch = 4\ncache-rows = 20\niterations = 10\n"
+    pairs = [
+        ["--without", "evaluate,iterations, --direct"],
+        ["--config", str(write(STREAM + numbers + 'direct = true\nevaluate = "no.csv"\n'))],
+    ]
+    arguments = ["simulate", "--json", *chain(*(pairs if before else pairs[::-1]))]
+    finished = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    result = json.loads(finished.stdout.splitlines()[-1])
+    assert (result["iterations"], sum(result["direct"]["rows"])) == (50, 0)
+
+
+@pytest.mark.parametrize("name", ["iterations", "lala"])
+def test_an_option_that_the_file_does_not_give_cannot_be_taken_back(write: Any, name: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"--without {name}: no file .*; the given ones: data, workers"):
+        invoke(write(STREAM + "workers = 2\n"), "--without", name)
