@@ -18,7 +18,7 @@ async def patiently(call: Callable[[], Awaitable[T]], listener: Listener) -> T:
 
     Args:
         call: the call.
-        listener: gets `Retrying` after the first failure, so that no one waits without knowing for what.
+        listener: gets `Retrying` after the first failure, so that the wait has a reason.
 
     Raises:
         EsdError: the call fails for another reason, or the service is away for too long.
