@@ -20,6 +20,7 @@ _traceback_wanted = ContextVar("traceback_wanted", default=False)
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
+_WRONG_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)  # which an option has named
 
 
 def _print_version(wanted: bool) -> None:
@@ -80,7 +81,8 @@ def main() -> None:
         _fail(error, EXIT_USAGE)
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
-        _fail(f"{error.filename}: {error.strerror}" if named else error, EXIT_FAILURE)
+        code = EXIT_USAGE if named and isinstance(error, _WRONG_PATHS) else EXIT_FAILURE
+        _fail(f"{error.filename}: {error.strerror}" if named else error, code)
     except EsdError as error:
         _fail(error, EXIT_FAILURE)
 

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from esd.services.domain.errors import InvalidArgument, NotFound
+from esd.services.domain.errors import InvalidArgument
 
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 16  # a record has a few hundred bytes; more means that this is another kind of file
@@ -50,7 +50,7 @@ def first_lines(path: Path) -> bytes:
     """Returns the beginning of a file, 1 or 2 MiB that end where a line ends, or the whole of a smaller one.
 
     Raises:
-        NotFound, InvalidArgument: see read_line_blocks.
+        InvalidArgument: see read_line_blocks.
     """
     with closing(read_line_blocks(path)) as blocks:
         return b"".join(islice(blocks, 2))  # the last line is a block of its own if the file ends within it
@@ -60,8 +60,7 @@ def read_line_blocks(path: Path) -> Generator[bytes]:
     """Yields the blocks of a file; gzip is recognised by its content.
 
     Raises:
-        NotFound: there is no such file.
-        InvalidArgument: it cannot be read, its gzip data is damaged, or it was cut meanwhile.
+        InvalidArgument: there is no such file; it cannot be read, its gzip data is damaged, or it was cut meanwhile.
     """
     try:
         with path.open("rb") as raw:
@@ -75,7 +74,7 @@ def read_line_blocks(path: Path) -> Generator[bytes]:
                     f"data file {path} had {size} bytes, and ended after {raw.tell()}: it was cut while it was read"
                 )
     except FileNotFoundError as error:
-        raise NotFound(f"data file {path} does not exist") from error
+        raise InvalidArgument(f"data file {path} does not exist") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InvalidArgument(f"{path}: damaged gzip data: {error}") from error
     except OSError as error:

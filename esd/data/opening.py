@@ -34,8 +34,8 @@ def open_data(
         schema: the file that describes the columns of tables.
 
     Raises:
-        NotFound: the file does not exist, or a package that reads it is not installed.
-        InvalidArgument: unknown name, bad option, unreadable file; a reader of one's own fails.
+        NotFound: a package that reads the file is not installed.
+        InvalidArgument: there is no such file; unknown name, bad option, unreadable file; a reader of one's own fails.
     """
     if batch_size < 1:
         raise InvalidArgument(f"batch_size is {batch_size}, it must be at least 1")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from esd.services.domain.errors import InvalidArgument, NotFound
+from esd.services.domain.errors import InvalidArgument
 
 _log = logging.getLogger(__name__)
 
@@ -40,9 +40,9 @@ def find_files(
         recognised: decides by its content whether a file with another ending is readable, too.
 
     Raises:
-        NotFound: there is no such file.
-        InvalidArgument: a file has another ending, is no regular file, is a link without a target, has a name that is
-            not UTF-8 or is named twice; a folder cannot be read; the text is the address of a remote store.
+        InvalidArgument: there is no such file; a file has another ending, is no regular file, is a link without a
+            target, has a name that is not UTF-8 or is named twice; a folder cannot be read; the text is the address of
+            a remote store.
     """
     if _REMOTE.match(patterns):
         raise InvalidArgument(f"data files {patterns!r} are remote: only local files are read, by their path")
@@ -96,7 +96,7 @@ class _Search:
             return [path]
         found = self._of_pattern(path)
         if not found:
-            raise NotFound(f"data file {_written(path)} does not exist")
+            raise InvalidArgument(f"data file {_written(path)} does not exist")
         return sorted(found, key=_by_name)
 
     def _of_folder(self, path: Path) -> list[Path]:
@@ -105,7 +105,7 @@ class _Search:
         left_out = sorted(str(file.relative_to(path)) for file in set(found) - set(read))
         if not read:
             endings = f" that ends in {', '.join(self._endings)}" if self._endings else ""
-            raise NotFound(f"folder {_written(path)} has no file{endings}")
+            raise InvalidArgument(f"folder {_written(path)} has no file{endings}")
         if left_out:
             names = ", ".join(map(_written, left_out[:_SHOWN])) + (", ..." if len(left_out) > _SHOWN else "")
             _log.warning(

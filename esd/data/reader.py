@@ -36,8 +36,7 @@ class ReadRequest:
         """Returns the files that the argument stands for, in the order of esd/data/paths.py; at least one.
 
         Raises:
-            NotFound: there is none.
-            InvalidArgument: there is no argument, or its files cannot be read.
+            InvalidArgument: there is no such file; there is no argument, or its files cannot be read.
         """
         if not self.argument:
             raise InvalidArgument(f"data {self.reader!r} names no file, write {self.reader}:PATH")

@@ -53,8 +53,7 @@ class TextFiles:
         skipped: malformed records that the latest reading has skipped so far.
 
     Raises:
-        NotFound: a file does not exist.
-        InvalidArgument: a file cannot be read, has no records or is of another format.
+        InvalidArgument: a file does not exist, cannot be read, has no records or is of another format.
     """
 
     def __init__(self, text_format: TextFormat, files: tuple[Path, ...], skip_bad: int) -> None:

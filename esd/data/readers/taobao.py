@@ -97,8 +97,7 @@ class TaobaoDataset:
     """A `Dataset` over files of user behaviour, in the order of the users, and of each in the order of time.
 
     Raises:
-        NotFound: a file does not exist.
-        InvalidArgument: a file is empty or of another format.
+        InvalidArgument: a file does not exist, is empty or of another format.
     """
 
     name = "taobao"

@@ -86,8 +86,7 @@ class TableDataset(_Table):
     before, is refused at once and not after a day of training.
 
     Raises:
-        NotFound: there is no such file.
-        InvalidArgument: a file does not fit the schema, is damaged or empty.
+        InvalidArgument: there is no such file; a file does not fit the schema, is damaged or empty.
     """
 
     name = "files"

@@ -189,8 +189,7 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
             that is always 0 or 1.
 
     Raises:
-        NotFound: there is no such file.
-        InvalidArgument: a file is damaged or empty, or no column can be the label.
+        InvalidArgument: there is no such file; a file is damaged or empty, or no column can be the label.
     """
     found = find_files(pattern, Path(), ENDINGS, recognised)
     outlines = {file: outline(file) for file in found}

@@ -186,7 +186,7 @@ def test_an_output_that_is_a_file_is_named(tmp_path: Path) -> None:
     file.touch()
     assert "'--out'" in esd_here("train", "--out", str(file)).stderr
     below = esd_here("train", "--workers", "1", "--iterations", "3", "--out", str(file / "below"))
-    assert below.returncode == 1
+    assert below.returncode == 2
     assert below.stderr == f"esd: {file / 'below' / 'logs'}: Not a directory\n"
 
 

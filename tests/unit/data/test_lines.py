@@ -5,7 +5,7 @@ import os
 import pytest
 
 from esd.data.lines import BLOCK_BYTES, MAX_LINE_BYTES, line_blocks, read_line_blocks
-from esd.services.domain.errors import InvalidArgument, NotFound
+from esd.services.domain.errors import InvalidArgument
 
 
 def test_blocks_end_at_line_ends_and_lose_nothing():
@@ -57,7 +57,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path):
 
 
 def test_a_file_that_vanished_is_named(tmp_path):
-    with pytest.raises(NotFound, match="gone does not exist"):
+    with pytest.raises(InvalidArgument, match="gone does not exist"):
         list(read_line_blocks(tmp_path / "gone"))
 
 

@@ -13,7 +13,7 @@ import esd
 from esd.data import Dataset, open_data
 from esd.data.paths import find_files
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.errors import EsdError, InvalidArgument, NotFound
+from esd.services.domain.errors import EsdError, InvalidArgument
 
 RATINGS = "userId,movieId,rating,timestamp\n"
 
@@ -126,12 +126,12 @@ def test_a_mistake_has_the_line_of_its_file_and_skipped_ones_count_together(tmp_
 @pytest.mark.parametrize(
     ("what", "error", "named"),
     [
-        ("day_*.gz", NotFound, "day_*.gz does not exist"),
-        ("empty", NotFound, "empty has no file"),
-        ("a.txt,none.txt", NotFound, "none.txt does not exist"),
+        ("day_*.gz", InvalidArgument, "day_*.gz does not exist"),
+        ("empty", InvalidArgument, "empty has no file"),
+        ("a.txt,none.txt", InvalidArgument, "none.txt does not exist"),
         ("a.txt,?.txt", InvalidArgument, "a.txt is named more than once by 'a.txt,?.txt'"),
         ("a.txt,", InvalidArgument, "have an empty name before or after a comma"),
-        ("**b", NotFound, "**b does not exist"),
+        ("**b", InvalidArgument, "**b does not exist"),
         ("pipe", InvalidArgument, "pipe is not a file, a folder or a pattern of files"),
     ],
 )

@@ -22,7 +22,7 @@ from esd.data.hashing import derived_ids, field_key, hash_bytes
 from esd.data.schema import Id, Schema
 from esd.data.tables import TableDataset, files
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.errors import InvalidArgument, NotFound
+from esd.services.domain.errors import InvalidArgument
 from tests.support.event_tables import DAYS, EVENTS, SCHEMA, samples, write
 
 
@@ -426,5 +426,5 @@ def test_a_file_that_another_takes_the_place_of_is_read_to_its_end(tmp_path: Pat
 
 def test_no_file_is_named(tmp_path: Path) -> None:
     for pattern in (tmp_path, tmp_path / "none.parquet", tmp_path / "*.parquet"):
-        with pytest.raises(NotFound, match=str(tmp_path)):
+        with pytest.raises(InvalidArgument, match=str(tmp_path)):
             TableDataset(str(pattern), SCHEMA, 10)

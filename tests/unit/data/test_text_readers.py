@@ -8,7 +8,7 @@ import pytest
 from esd.data import open_data
 from esd.data.hashing import derived_ids, field_key, hash_bytes
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.errors import InvalidArgument, NotFound
+from esd.services.domain.errors import InvalidArgument
 
 CRITEO = (
     "0\t1\t1\t5\t0\t1382\t4\t15\t2\t181\t1\t2\t\t2\t68fd1e64\t80e26c9b\tfb936136\t7b4723c4\t25c83c98\t7e0ccccf\tde7995b8"
@@ -149,7 +149,7 @@ def test_unusable_names_are_refused(tmp_path, uri, message):
 
 
 def test_absent_file_is_refused_at_once(tmp_path):
-    with pytest.raises(NotFound, match=r"data file .*/none does not exist"):
+    with pytest.raises(InvalidArgument, match=r"data file .*/none does not exist"):
         open_data("avazu:none", 10, seed=0, data_dir=tmp_path)
 
 
