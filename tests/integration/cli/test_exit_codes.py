@@ -55,18 +55,19 @@ def test_each_end_has_the_code_of_the_table(files: Path, arguments: str, code: i
     assert bool(finished.stderr) == bool(code), "a reason, or none"
 
 
-def test_sigterm_has_the_code_of_the_table() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_has_the_code_of_the_table(number: signal.Signals) -> None:
     """The address of the page is printed when training begins, which has far more iterations than a test has time."""
     options = "--data synthetic:criteo --workers 1 --cache-rows 9999 --iterations 1000000"
     command = [sys.executable, "-m", "esd.cli", "train", *options.split()]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr is not None
         assert "live" in process.stderr.readline()
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         process.communicate(timeout=120)
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == 128 + number
     assert process.returncode in documented()
 
 
 def test_the_table_has_no_other_codes() -> None:
-    assert documented() == {0, 1, 2, 128 + signal.SIGTERM}
+    assert documented() == {0, 1, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM}
