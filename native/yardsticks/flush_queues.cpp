@@ -26,7 +26,7 @@
 
 #include "common/mix64.h"
 #include "cuda/host_teams.h"
-#include "engine/plan/flush_queue.h"
+#include "engine/sync/flush_queue.h"
 #include "yardsticks/tree_heap.h"
 
 namespace {

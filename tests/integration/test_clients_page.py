@@ -62,7 +62,7 @@ async def test_the_example_of_the_readme(address: str) -> None:
 async def test_the_example_with_tls_and_token(certificates: Certificates) -> None:
     settings = DispatcherSettings(metrics_port=None, grace_seconds=1.0, **certificates.of("service", token=True))
     async with serve_dispatcher(settings) as served:
-        code = BLOCKS[1]
+        (code,) = (block for block in BLOCKS if "Credentials.load" in block)
         for shown, real in (
             ("dispatcher:50051", served.address),
             ("certs/client/ca.crt", str(certificates.authority)),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from esd.data import Dataset
+from esd.data.dataset import columns_of
 from esd.data.derived import DerivedDataset
 from esd.run.options import RunOptions
 from esd.services.domain.batches import SampleBatch
@@ -49,8 +50,8 @@ class TabledFlights(DerivedDataset):
         of_features = np.array([feature.table for feature in self.features], np.uint64)
         for batch in self._source:
             ids = batch.by_field[:, [*self._others, *self._airports]].reshape(-1)
-            listed = replace(batch, ids=ids, lengths=np.repeat(lengths, len(batch), axis=0))
-            yield replace(listed, ids=in_table(ids, listed.of_ids(of_features)))
+            listed = replace(batch, ids=ids, lengths=np.repeat(lengths, len(batch), axis=0), columns=None)
+            yield replace(listed, ids=in_table(ids, listed.of_ids(of_features))).named(columns_of(self))
 
 
 @dataclass(frozen=True, slots=True)

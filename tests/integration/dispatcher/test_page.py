@@ -34,7 +34,7 @@ async def exchange(address: str, request: bytes) -> tuple[int, dict[str, str], b
 
 
 async def get(dispatcher: Any, path: str) -> tuple[int, dict[str, str], bytes]:
-    return await exchange(dispatcher.page_address, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return await exchange(dispatcher.page_address, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
 
 async def document(dispatcher: Any) -> dict[str, Any]:

@@ -39,7 +39,9 @@ def with_history(
 ):
     """Both engines after the same random iterations, with the same batch prepared; a table per field with sizes."""
     caches = [samples * fields * max(sizes, default=1) + rng.choice((0, 5, 100)) for _ in range(workers)]
-    engine, reference = (kind(caches, "emark", sizes, 0, *shares) for kind in (Engine, ReferenceEngine))
+    gradients, values = shares
+    options = {"table_sizes": sizes, "gradient_shares": gradients, "value_shares": values}
+    engine, reference = (kind(caches, "emark", **options) for kind in (Engine, ReferenceEngine))
     for t in range(iterations + 1):
         batch = draw_batch(rng, universe, samples if t < iterations else last_samples or samples, fields)
         for number in range(len(sizes)):
