@@ -8,6 +8,7 @@ import io
 import re
 import threading
 import time
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -20,9 +21,14 @@ SUBSTITUTE = "\x1a"  # ASCII's own mark for a character that could not be read
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what `surrogateescape` makes of such a byte
 _LONGEST_CHARACTER = 4  # bytes
 
-# A thread of pyarrow that returns from its last read needs the interpreter for a moment. Python's end would abort the
-# process there, so the main thread lets go of the interpreter before.
-atexit.register(time.sleep, 0.05)
+
+@cache
+def _let_readers_return_at_exit() -> None:
+    """Releases the interpreter for a moment before Python ends, once a text was read.
+
+    A thread of pyarrow that returns from its last read needs it, and Python's end would abort the process there.
+    """
+    atexit.register(time.sleep, 0.05)
 
 
 class TextStream(io.RawIOBase):
@@ -39,6 +45,7 @@ class TextStream(io.RawIOBase):
 
     def __init__(self, source: pa.NativeFile, file: Path) -> None:
         super().__init__()
+        _let_readers_return_at_exit()
         self._source = source
         self._file = file
         self._rest = b""  # the beginning of a character
