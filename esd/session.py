@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from esd.run.links import parse_link
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.settings import load
 from esd.worker.service.epoch import Training
@@ -42,7 +41,7 @@ class Session(WorkerSession):
     Args:
         dispatcher: `host:port` of the dispatcher.
         name: unique among the workers of the job.
-        link: speed of the link, bits per second as in `10m`, or bytes per second as a number.
+        link: speed of the link, `10m` in bits per second; a number is one of bytes per second.
         cache_rows: embedding rows that the cache holds, on the device of the model.
         model: the dense part, on its device, with the same values on every worker at first: seed torch before it is
             built. Buffers are constants unless an attribute `buffer_rules` names them (docs/models.md).
@@ -91,7 +90,7 @@ class Session(WorkerSession):
             WorkerSettings,
             dispatcher=dispatcher,
             name=name,
-            link=parse_link(link) if isinstance(link, str) else link,
+            link=link,
             cache_rows=cache_rows,
             **settings,
         )

@@ -1,6 +1,6 @@
 """A training loop of one's own: a plain module, loss and optimizer of torch, over embeddings that ESD brings.
 
-    export ESD_WORKER_DISPATCHER=127.0.0.1:50051 ESD_WORKER_LINK=12.5e6 ESD_WORKER_CACHE_ROWS=8000
+    export ESD_WORKER_DISPATCHER=127.0.0.1:50051 ESD_WORKER_LINK=100m ESD_WORKER_CACHE_ROWS=8000
     ESD_WORKER_NAME=edge-1 python3 -m examples.own_loop
 
 It trains jobs with three features whose embeddings have 8 values, two dense features and one label. Start it once for

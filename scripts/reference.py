@@ -36,7 +36,10 @@ def settings_page() -> str:
         "Each service reads the flags of `esd serve ps`, `esd serve dispatcher` or `esd serve worker`, below them\n"
         "environment variables, and below those the file that `ESD_CONFIG` or `--config` names (TOML, one section per\n"
         "service; keys are the part of the variable after the prefix, in lower case). All mistakes are reported at\n"
-        "once, by the variable's name.\n"
+        "once, by the variable's name.\n\n"
+        "A size is written `64MiB`, `2g` (both powers of 1,024, as of container engines), `1GB` (a power of 1,000) or\n"
+        "as a number of bytes; a speed `50m`, `62.5k` or `5g` in bits per second. Options of `esd` and the file of\n"
+        "`esd cluster` take the same.\n"
     )
     services = (
         ("ps_server", ParameterServerSettings),

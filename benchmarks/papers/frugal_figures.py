@@ -12,7 +12,7 @@ from benchmarks.papers.figure import Figure
 from benchmarks.papers.flush_queues import QUEUES, queue_times
 from benchmarks.papers.runs import EQUAL_LINKS, WARM_UP, Outcome, Runs, Setting
 from benchmarks.papers.workload import Workload
-from esd.run.links import parse_link
+from esd.services.domain.units import parse_speed
 
 BATCHES = (16, 32, 64, 128)
 QUEUE_BATCH, QUEUE_THREADS = 128, (1, 2, 4, 8)
@@ -97,7 +97,7 @@ def _steps(run: Runs, batch: int) -> list[NDArray[np.uint32]]:
 
 def _timeline(batch: int, sync: str) -> Setting:
     dim = 32
-    transfer = 4 * dim / parse_link(EQUAL_LINKS[0])
+    transfer = 4 * dim / parse_speed(EQUAL_LINKS[0])
     return Setting(
         "random", links=EQUAL_LINKS, batch=batch, cache_ratio=0.05, dim=dim, sync=sync, sample_seconds=20 * transfer
     )

@@ -14,13 +14,13 @@ from esd.dispatcher.core.cost_model import Operations
 from esd.dispatcher.core.mechanisms import Mechanism
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
-from esd.run.links import parse_link
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import ResourceExhausted
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.sync import WAYS, OnDemand, parse_sync
 from esd.services.domain.tables import OptimizerSpec, TableSpec
+from esd.services.domain.units import parse_speed
 
 WARM_UP = 10  # iterations, ESD §6.1 and Herald §6.1
 
@@ -158,7 +158,7 @@ class Runs:
         job = setting.job(self.workload.fields)
         capacity = max(1, round(setting.cache_ratio * self.workload.rows))
         capacities = [capacity] * job.workers
-        planner = Planner(job, [parse_link(link) for link in setting.links], capacities, mechanism=mechanism)
+        planner = Planner(job, [parse_speed(link) for link in setting.links], capacities, mechanism=mechanism)
         batches = self.workload.batches(job.batch_size, WARM_UP + self.iterations)
         if setting.trains:
             return _planned(planner, batches)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from esd.advice.advice import Advice
-from esd.advice.sizes import parse_size
 from esd.advice.sizing import Profile, measure, predicted, simulated, size_search
 from esd.advice.steps import StepListener, ignore
 from esd.advice.ways import ways_to_synchronise
 from esd.run.options import BALANCED, RunOptions
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.services.domain.units import parse_size
 from esd.worker.service.settings import DEVICE
 
 POLICIES = ("emark", "reuse", "lru", "lfu", "static")

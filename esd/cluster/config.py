@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from esd.run.links import parse_link
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.units import parse_size
 from esd.services.runtime.documents import read_toml
+from esd.services.runtime.quantities import Size, Speed
 
-
-def _link(text: str) -> str:
-    try:
-        parse_link(text)
-    except InvalidArgument as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
-# As engines and compose files write it: 1g is 1 GiB.
-Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmg]$")]
+_GIB = parse_size("1g")
 
 
 class _Section(BaseModel):
@@ -35,18 +26,18 @@ class Host(_Section):
         name: unique in the cluster.
         engine: where its container engine is: `ssh://user@machine`, or `unix:///path` for this machine's.
         address: at which the other machines reach it.
-        link: of its worker to the parameter server, bits per second (500m); none: no worker.
+        link: of its worker to the parameter server, bytes per second, written 500m (bits); none: no worker.
         cache_rows: of its worker.
-        memory: limit of its worker.
+        memory: limit of its worker, bytes, written 2g.
         gpus: 1: its worker trains on a GPU.
     """
 
     name: str = Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$")
     engine: str = Field(pattern=r"^(ssh|unix|tcp)://")
     address: str = Field(min_length=1)
-    link: Annotated[str, AfterValidator(_link)] | None = None
+    link: Speed | None = None
     cache_rows: int = Field(8000, ge=1)
-    memory: Memory = "2g"
+    memory: Size = 2 * _GIB
     gpus: int = Field(0, ge=0, le=1)
 
 
@@ -64,19 +55,19 @@ class Ports(_Section):
 
 
 class MemoryLimits(_Section):
-    """Limits of the containers on the head: the kernel ends a container beyond its limit, and it is started again.
+    """Limits of the containers on the head, in bytes. The kernel ends a container beyond its limit; it is restarted.
 
     Rows may take half of the memory of Redis, which takes up to twice as much while it rewrites its file.
     """
 
-    redis: Memory = "2g"
-    ps_server: Memory = "1g"
-    dispatcher: Memory = "2g"
+    redis: Size = 2 * _GIB
+    ps_server: Size = _GIB
+    dispatcher: Size = 2 * _GIB
 
     @property
     def redis_rows(self) -> int:
         """Bytes of Redis's memory that rows may take."""
-        return (int(self.redis[:-1]) << {"k": 10, "m": 20, "g": 30}[self.redis[-1]]) // 2
+        return self.redis // 2
 
 
 class Cluster(_Section):

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field
 from esd.cluster.code import Files
 from esd.cluster.config import Cluster, Host
 from esd.cluster.secrets import PASSWORD, worker_name
-from esd.run.links import parse_link
 from esd.services.runtime.settings import join_address
 
 _USER = "10001:10001"
@@ -32,7 +31,7 @@ class Container:
         user: numeric.
         command: its command.
         environment: of the service.
-        memory: its limit, as engines write it.
+        memory: its limit, bytes.
         health: the command that finds out how it is.
         health_seconds: between two calls of it. A call starts a process, and takes half a second of a small processor.
         volumes: name of the volume by its place.
@@ -46,7 +45,7 @@ class Container:
     user: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
-    memory: str
+    memory: int
     health: tuple[str, ...]
     health_seconds: int
     volumes: Mapping[str, str] = field(default_factory=dict)
@@ -167,7 +166,7 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, c
             "ESD_WORKER_LISTEN": address,
             "ESD_WORKER_METRICS_PORT": str(cluster.ports.worker_metrics),
             "ESD_WORKER_DISPATCHER": join_address(cluster.head_host.address, cluster.ports.dispatcher),
-            "ESD_WORKER_LINK": repr(parse_link(host.link or "")),
+            "ESD_WORKER_LINK": repr(host.link),
             # The link between two machines is as slow as it is.
             "ESD_WORKER_SHAPE_LINK": "false",
             "ESD_WORKER_CACHE_ROWS": str(host.cache_rows),

@@ -15,8 +15,8 @@ import socket
 import struct
 from pathlib import Path
 
-from esd.run.links import parse_link
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from esd.services.domain.units import parse_speed
 from esd.services.runtime.settings import split_address
 
 # Docker's resolver, in every container of a network that a user made.
@@ -99,7 +99,7 @@ def replica_link(links: str, address: str) -> float:
     Raises:
         InvalidArgument: the list is malformed, or has no entry for this replica.
     """
-    speeds = [parse_link(speed) for speed in links.split(",")]
+    speeds = [parse_speed(speed) for speed in links.split(",")]
     if len(speeds) == 1:
         return speeds[0]
     number = replica_number(address)

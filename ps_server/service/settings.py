@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field, SecretStr
 
 from esd.services.domain.ids import PARTITIONS
+from esd.services.runtime.quantities import Size
 from esd.services.runtime.settings import ReadableFile, ServerSettings
 
 
@@ -39,13 +40,13 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
     pull_wait_seconds: float = Field(
         120.0, gt=0, description="longest wait for a version of a row, if the frame does not ask for less"
     )
-    max_dense_bytes: int = Field(256 * 2**20, ge=1, description="largest dense parameters, in bytes")
-    max_part_bytes: int = Field(
+    max_dense_bytes: Size = Field(256 * 2**20, ge=1, description="largest dense parameters, in bytes")
+    max_part_bytes: Size = Field(
         512 * 2**20,
         ge=1,
         description="largest part of a checkpoint, in bytes; the dispatcher's state needs about 50 bytes per row",
     )
-    max_waiting_bytes: int = Field(
+    max_waiting_bytes: Size = Field(
         512 * 2**20,
         ge=1,
         description="memory that waiting pulls (64 bytes a row) and unfinished uploads (twice their length) may hold "
@@ -54,7 +55,7 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
     exchange_frames: int = Field(
         64, ge=2, le=65536, description="frames of one exchange that may be unanswered; more are refused one by one"
     )
-    exchange_bytes: int = Field(
+    exchange_bytes: Size = Field(
         8 * 2**20,
         ge=2 * 2**20,
         description="length of the unanswered frames of one exchange, in bytes; more are refused one by one",

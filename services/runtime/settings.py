@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.documents import read_toml, suggestion
 from esd.services.runtime.logs import LogLevel
+from esd.services.runtime.quantities import Size
 from esd.services.runtime.roles import Role, RolesByName
 
 CONFIG_VARIABLE = "ESD_CONFIG"
@@ -201,13 +202,13 @@ class ServerSettings(PeerSettings):
         0, description="port of the Prometheus metrics page; 0 takes any free one, none (or -1) turns it off"
     )
     log_level: LogLevel = Field("info", description="debug, info, warning or error")
-    max_message_bytes: int = Field(
+    max_message_bytes: Size = Field(
         DEFAULT_MAX_MESSAGE_BYTES,
         ge=2**16,
         lt=2**31,
         description="longest answer that is sent or accepted, in bytes; must be the same for all services",
     )
-    max_request_bytes: int = Field(
+    max_request_bytes: Size = Field(
         DEFAULT_MAX_REQUEST_BYTES,
         ge=2**16,
         lt=2**31,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from esd.services.runtime.quantities import Link
 from esd.services.runtime.roles import Role
 from esd.services.runtime.settings import Address, ServerSettings
 
@@ -17,8 +18,9 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
 
     name: str = Field(min_length=1, max_length=256, description="unique among the workers of a job")
     dispatcher: Address = Field(description="host:port of the dispatcher")
-    link: float = Field(
-        gt=0, allow_inf_nan=False, description="speed of the link to the parameter server, bytes per second"
+    link: Link = Field(
+        description="speed of the link to the parameter server: 50m is 50 Mbit/s; a number without a unit is bytes per "
+        "second"
     )
     shape_link: bool = Field(
         True, description="hold the traffic to the speed of the link; off where the network itself is that slow"

@@ -9,6 +9,7 @@ from esd.cluster.code import LIMIT, read_code
 from esd.cluster.config import read_cluster
 from esd.cluster.containers import CODE, containers_of
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.units import parse_size
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "cluster.toml"
 
@@ -64,13 +65,14 @@ def test_memory_is_limited_as_in_compose() -> None:
     compose = yaml.safe_load((EXAMPLE.parents[1] / "docker-compose.yml").read_text())["services"]
     for container in containers_of(read_cluster(EXAMPLE)):
         described = compose[container.service]
-        assert described["mem_limit"].endswith(f"_MEMORY:-{container.memory}}}"), container.service
+        limit = described["mem_limit"].rpartition(":-")[2].removesuffix("}")
+        assert parse_size(limit) == container.memory, container.service
         assert described["healthcheck"]["interval"] == f"{container.health_seconds}s", container.service
 
 
 def test_half_of_the_memory_of_redis_is_for_rows(tmp_path: Path) -> None:
     redis = containers_of(read_cluster(write(tmp_path, MINIMAL + '[memory]\nredis = "3g"')))[0]
-    assert redis.memory == "3g"
+    assert redis.memory == 3 << 30
     assert f"--maxmemory {3 << 29} " in redis.command[-1]
 
 
@@ -121,8 +123,9 @@ def test_a_folder_that_holds_no_code_is_refused(tmp_path: Path) -> None:
         (MINIMAL.replace('head = "a"', 'head = "b"'), "head 'b' is none of the hosts: a"),
         (MINIMAL.replace('link = "1g"', ""), "no host has a link"),
         (MINIMAL.replace("1g", "fast"), "hosts.0.link: link speed 'fast'"),
+        (MINIMAL.replace('"1g"', "100"), "hosts.0.link: link speed '100' is 100 bits per second"),
         (MINIMAL.replace("unix:", "http:"), "hosts.0.engine"),
-        (MINIMAL + 'memory = "2 GB"', "hosts.0.memory"),
+        (MINIMAL + 'memory = "much"', "hosts.0.memory: size 'much'"),
         (MINIMAL + '[memory]\nredis = "0g"', "memory.redis"),
         (MINIMAL.replace("address", "adress"), "hosts.0.adress"),
         (MINIMAL + MINIMAL.split("\n", 2)[2], "two hosts have the same name"),
