@@ -8,6 +8,9 @@ same versions says that each was trained as often as it should be.
 
 With --bad-days two or three things happen to each run, among them hangs of 5 to 75 s, full disks and a second start of
 the same command. A run may then be refused with an error that names the cause, and is repeated.
+
+With --ways the bad days take turns over the ways to synchronise, several tables, epochs, evaluations and continued
+models, so that each way meets each kind of misfortune, also while the stream pauses.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from hardening.chaos import bad_days, faults
 from hardening.chaos.bad_days import BadDay, draw_bad_days
 from hardening.chaos.faults import Fault, draw_faults
 from hardening.chaos.verdict import Undisturbed
+from hardening.chaos.ways import draw_ways
 from testbed.redis_server import RedisServer, redis_server
 
 LIMIT_SECONDS = 15 * 60  # of `make chaos`
@@ -87,26 +91,30 @@ async def campaign(
 def main() -> None:
     """Prints a table; the exit code tells whether all runs ended well."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bad-days", action="store_true", help="two or three things happen to each run")
-    parser.add_argument("--runs", type=int, help="30, of bad days 60")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--bad-days", action="store_true", help="two or three things happen to each run")
+    kind.add_argument("--ways", action="store_true", help="the same, over the ways to synchronise")
+    parser.add_argument("--runs", type=int, help="30, of bad days 60, over the ways 100")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the runs to do, of those that the seed gives")
     parser.add_argument("--side-by-side", type=int, default=SIDE_BY_SIDE, help="how many runs go on at a time")
     parser.add_argument("--out", type=Path, help="a new folder for logs and models, which otherwise go with the runs")
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)  # noqa: S311 - no secret
-    drawn: list[Fault | BadDay] = []
-    if arguments.bad_days:
-        drawn += draw_bad_days(rng, arguments.runs or 60)
-        table, limit = Table(*bad_days.COLUMNS, show_edge=False), float("inf")
-    else:
-        drawn += draw_faults(rng, arguments.runs or 30)
-        table, limit = Table(*faults.COLUMNS, show_edge=False), LIMIT_SECONDS
-    runs = [each for each in enumerate(drawn, 1) if not arguments.only or each[0] in arguments.only]
     began = time.monotonic()
     with ExitStack() as stack:
         folder = arguments.out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esd-chaos-")))
         folder.mkdir(exist_ok=True)
+        drawn: list[Fault | BadDay] = []
+        table, limit = Table(*bad_days.COLUMNS, show_edge=False), float("inf")
+        if arguments.bad_days:
+            drawn += draw_bad_days(rng, arguments.runs or 60)
+        elif arguments.ways:
+            drawn += draw_ways(rng, arguments.runs or 100, folder)
+        else:
+            drawn += draw_faults(rng, arguments.runs or 30)
+            table, limit = Table(*faults.COLUMNS, show_edge=False), LIMIT_SECONDS
+        runs = [each for each in enumerate(drawn, 1) if not arguments.only or each[0] in arguments.only]
         servers = []
         for number in range(arguments.side_by_side):
             place = folder / f"redis-{number}"

@@ -14,12 +14,14 @@ from pathlib import Path
 
 from esd.run.events import Event
 from esd.run.options import RunOptions
+from esd.run.train import TrainedRun
 from esd.services.domain.errors import EsdError
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
-from hardening.chaos.misfortunes import Misfortune, Scene, draw_strike, small_disk
-from hardening.chaos.system import System, run
-from hardening.chaos.verdict import Undisturbed
+from hardening.chaos.misfortunes import Misfortune, draw_strike
+from hardening.chaos.strikes import Scene, small_disk
+from hardening.chaos.system import System, Training, run
+from hardening.chaos.verdict import Undisturbed, train_earlier
 from testbed.redis_server import RedisServer
 
 OPTIONS = RunOptions(
@@ -28,13 +30,14 @@ OPTIONS = RunOptions(
     links="1g,500m,200m",
     batch=12,
     dim=8,
+    hidden="32",
     cache_rows=600,
     learning_rate=0.002,
     iterations=160,
     seed=1,
     checkpoint_every=4,
 )
-COLUMNS = ("run", "misfortunes @iteration", "store", "optimizer", "how it ended", "model", "seconds")
+COLUMNS = ("run", "misfortunes @iteration", "store", "training", "how it ended", "model", "seconds")
 _NEXT_SECONDS = 10.0  # within which the next thing happens, if it does not wait for an iteration of its own
 _LONGEST_RUN = 600.0  # seconds; a command that takes longer hangs
 _NO_CAUSE = ("internal error", "Traceback")  # texts of an error without a remedy
@@ -46,12 +49,12 @@ class BadDay:
     """One run with its misfortunes.
 
     Attributes:
-        options: options of the training.
+        training: the training.
         store: `redis` or `directory`.
-        misfortunes: two or three, in the order of their iterations.
+        misfortunes: in the order of their iterations.
     """
 
-    options: RunOptions
+    training: Training
     store: str
     misfortunes: Sequence[Misfortune]
     _striking: list[asyncio.Task[None]] = field(default_factory=list)
@@ -69,11 +72,12 @@ class BadDay:
             store = redis.url if self.store == "redis" else disk
             scene = Scene(redis, disk, lambda: self._second_start(store, place, undisturbed))
             try:
-                final = await self._repeated(scene, store, place)
-                if final is None:
+                await train_earlier(self.training, store, place)
+                trained = await self._repeated(scene, store, place)
+                if trained is None:
                     self._wrong.append("no model")
                 else:
-                    verdict = await self._judged(final, place / str(self._commands), undisturbed)
+                    verdict = await self._judged(trained, place / str(self._commands), undisturbed)
             except TimeoutError:
                 self._wrong.append("hangs")
             finally:
@@ -82,21 +86,21 @@ class BadDay:
                 await asyncio.gather(*self._striking, return_exceptions=True)
         happened = ", ".join(map(str, self.misfortunes))
         ended = "; ".join([*self._ends, *(f"WRONG: {each}" for each in self._wrong)]) or "by itself"
-        return not self._wrong, (happened, self.store, self.options.optimizer.value, ended, verdict)
+        return not self._wrong, (happened, self.store, str(self.training), ended, verdict)
 
-    async def _repeated(self, scene: Scene, store: str | Path, place: Path) -> JobState | None:
+    async def _repeated(self, scene: Scene, store: str | Path, place: Path) -> TrainedRun | None:
         """Runs the command, again after each refusal that something had led to; None if it is refused for good."""
         while True:
             before = len(self._striking)
             self._commands += 1
             folder = place / str(self._commands)
             folder.mkdir()
-            final = await self._command(scene, store, folder)
+            trained = await self._command(scene, store, folder)
             await asyncio.gather(*self._striking)  # a command is repeated when its trouble is over
-            if final is not None or len(self._striking) == before:
-                return final
+            if trained is not None or len(self._striking) == before:
+                return trained
 
-    async def _command(self, scene: Scene, store: str | Path, folder: Path) -> JobState | None:
+    async def _command(self, scene: Scene, store: str | Path, folder: Path) -> TrainedRun | None:
         """Runs the command once; None if it was refused."""
 
         def watch(system: System, state: JobState) -> None:
@@ -109,7 +113,7 @@ class BadDay:
                 print(line, file=log)
 
             scene.command = asyncio.create_task(
-                run(self.options, store, folder, watch, longest=_LONGEST_RUN, listener=report)
+                run(self.training, store, folder, watch, longest=_LONGEST_RUN, listener=report)
             )
             try:
                 return await scene.command
@@ -131,18 +135,18 @@ class BadDay:
         folder = place / f"second-{self._second_starts}"
         folder.mkdir()
         try:
-            final = await run(self.options, store, folder, lambda _system, _state: None, longest=_LONGEST_RUN)
+            trained = await run(self.training, store, folder, lambda _system, _state: None, longest=_LONGEST_RUN)
         except EsdError as error:
             (folder / "supervisor.log").write_text(str(error))
             self._refused(error, "second start ")
         else:
             self._ends.append("second start trained on")
-            await self._judged(final, folder, undisturbed)
+            await self._judged(trained, folder, undisturbed)
 
-    async def _judged(self, final: JobState, folder: Path, undisturbed: Undisturbed) -> str:
+    async def _judged(self, trained: TrainedRun, folder: Path, undisturbed: Undisturbed) -> str:
         logs = (log.read_text() for log in folder.parent.glob("*/dispatcher.log"))
         alone = any(_ALONE in log for log in logs)
-        good, verdict = await undisturbed.judge(self.options, final, folder, alone=alone)
+        good, verdict = await undisturbed.judge(self.training, trained, folder, alone=alone)
         if not good:
             self._wrong.append(f"model of {folder.name}: {verdict}")
         return verdict
@@ -151,7 +155,8 @@ class BadDay:
         if state.checkpoint < self._checkpoint:
             self._wrong.append(f"checkpoint {self._checkpoint} was lost for {state.checkpoint}")
         self._checkpoint = state.checkpoint
-        due = [each for each in self.misfortunes if state.iterations_confirmed >= each.iteration]
+        confirmed = state.iterations_confirmed - state.job.first_iteration
+        due = [each for each in self.misfortunes if confirmed >= each.iteration]
         self._striking += [asyncio.create_task(each.happen(scene)) for each in due[len(self._striking) :]]
 
     def _refused(self, error: EsdError, what: str = "") -> None:
@@ -176,7 +181,7 @@ def draw_bad_days(rng: random.Random, runs: int) -> list[BadDay]:
             iteration = first if at_once else rng.randrange(OPTIONS.iterations + 1)
             misfortunes.append(_misfortune(rng, store, iteration, rng.uniform(0, _NEXT_SECONDS if at_once else 0.5)))
         misfortunes.sort(key=lambda each: each.iteration)
-        days.append(BadDay(replace(OPTIONS, optimizer=optimizer), store, misfortunes))
+        days.append(BadDay(Training(replace(OPTIONS, optimizer=optimizer)), store, misfortunes))
     return days
 
 

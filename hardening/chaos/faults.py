@@ -15,7 +15,7 @@ from typing import Any
 from esd.run.services import ServiceProcess
 from esd.services.domain.errors import EsdError
 from esd.services.domain.state import JobState
-from hardening.chaos.system import OPTIONS, System, run
+from hardening.chaos.system import OPTIONS, System, Training, run
 from hardening.chaos.verdict import Undisturbed
 from testbed.redis_server import RedisServer
 
@@ -75,15 +75,16 @@ class Fault:
             await asyncio.to_thread(redis.cli, "flushall")
         final, good = None, False
         try:
-            final = await run(
-                OPTIONS,
+            trained = await run(
+                Training(OPTIONS),
                 redis.url if self.store == "redis" else place / "kept",
                 place,
                 lambda system, state: self.see(system, redis, state),
                 absentee=self.absentee,
             )
+            final = trained.state
             await self.over()
-            near, verdict = await undisturbed.judge(OPTIONS, final, place, alone=self.absentee is not None)
+            near, verdict = await undisturbed.judge(Training(OPTIONS), trained, place, alone=self.absentee is not None)
             verdict += ", a checkpoint was lost" if self.lost_checkpoint else ""
             verdict += "" if self.happened else ", over before the fault"
             good = near and self.happened and not self.lost_checkpoint
@@ -198,21 +199,21 @@ def _silence_worker(slot: int, store: str, moment: int) -> Fault:
 
 def _cut_store(_slot: int, store: str, moment: int) -> Fault:
     async def strike(system: System, _redis: RedisServer) -> None:
-        await system.store_link.cut_for(AWAY_SECONDS)
+        await system.store_links[0].cut_for(AWAY_SECONDS)
 
     return Fault(f"cut ps_server - all, {AWAY_SECONDS:g} s", store, strike, moment)
 
 
 def _silence_store(_slot: int, store: str, moment: int) -> Fault:
     async def strike(system: System, _redis: RedisServer) -> None:
-        await system.store_link.hold_for(SILENT_SECONDS)
+        await system.store_links[0].hold_for(SILENT_SECONDS)
 
     return Fault(f"lose packets ps_server - all, {SILENT_SECONDS:g} s", store, strike, moment)
 
 
 def _reset_connections(_slot: int, store: str, moment: int) -> Fault:
     async def strike(system: System, _redis: RedisServer) -> None:
-        for link in (*system.worker_links, system.store_link, system.driver_link):
+        for link in system.links:
             link.cut()
 
     return Fault("reset all connections", store, strike, moment)

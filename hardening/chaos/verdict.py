@@ -3,64 +3,86 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from esd.run.options import RunOptions
-from esd.run.results import Result, training_result
-from esd.services.domain.state import JobState
+from esd.run.results import Result
+from esd.run.train import TrainedRun
+from esd.services.domain.sync import Proactive
 from esd.services.domain.tables import OptimizerKind
-from hardening.chaos.system import run
+from hardening.chaos.system import Training, run
 
 # Of a run with fewer workers, whose sums have another order. The model may be farther off than its figures: Adam
 # enlarges the rounding where a ReLU is on its edge (docs/recovery.md).
 TOLERANCE = 1e-4
 MODEL_TOLERANCE = {OptimizerKind.SGD: 1e-5, OptimizerKind.ROWWISE_ADAGRAD: 1e-4, OptimizerKind.ADAM: 1e-2}
-_EXACT = ("iterations", "samples", "loss", "auc", "operations", "cost_seconds")
 _CLOSE = ("iterations", "samples", "loss", "auc")
+_COUNTED = ("operations", "cost_seconds")  # equal where decisions depend on no measurement
+_FIGURES = ("iteration", "loss", "auc")  # of an evaluation
 
 
 @dataclass
 class Undisturbed:
-    """The undisturbed runs, one for each requested optimizer, made when first needed."""
+    """The undisturbed runs, one for each training that is asked for, made when it is first needed."""
 
     folder: Path
-    _results: dict[OptimizerKind, Result] = field(default_factory=dict)
+    _trained: dict[Training, tuple[TrainedRun, Path]] = field(default_factory=dict)
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def like(self, options: RunOptions) -> tuple[Result, Path]:
-        """Returns the result of the undisturbed run of these options, and the folder of its model."""
-        place = self.folder / f"undisturbed-{options.optimizer.value}"
+    async def like(self, training: Training) -> tuple[TrainedRun, Path]:
+        """Returns the undisturbed run of a training, and the folder of its model."""
         async with self._one_at_a_time:
-            if options.optimizer not in self._results:
+            if training not in self._trained:
+                place = self.folder / f"undisturbed-{len(list(self.folder.iterdir()))}"
                 place.mkdir()
-                final = await run(options, place / "kept", place, lambda _system, _state: None)
-                self._results[options.optimizer] = training_result(final)
-        return self._results[options.optimizer], place
+                store = place / "kept"
+                await train_earlier(training, store, place)
+                self._trained[training] = await run(training, store, place, lambda _system, _state: None), place
+        return self._trained[training]
 
-    async def judge(self, options: RunOptions, final: JobState, place: Path, *, alone: bool) -> tuple[bool, str]:
+    async def judge(self, training: Training, trained: TrainedRun, place: Path, *, alone: bool) -> tuple[bool, str]:
         """Compares the model of a finished run with the undisturbed one, and describes the difference in words.
 
         Args:
-            options: options of the training.
-            final: the run's last state.
+            training: the training.
+            trained: the run.
             place: the folder of its model.
             alone: whether some iterations were trained with a worker missing, so that sums have another order.
         """
-        expected, folder = await self.like(options)
-        result = training_result(final)
+        undisturbed, folder = await self.like(training)
+        result, expected = trained.result(), undisturbed.result()
         distance = difference(place, folder)
+        exact: tuple[str, ...] = ()
         if alone:
-            differing = [figure for figure in _CLOSE if not np.isclose(result[figure], expected[figure], TOLERANCE, 0)]
-            near = distance <= MODEL_TOLERANCE[options.optimizer]
+            near = distance <= MODEL_TOLERANCE[training.options.optimizer]
+            tolerance = TOLERANCE
         else:
-            differing = [figure for figure in _EXACT if result[figure] != expected[figure]]
-            near = distance == 0
+            near, tolerance = distance == 0, 0.0
+            if not isinstance(trained.job.sync, Proactive):  # measured idle times decide what that pushes early
+                exact = _COUNTED
+        differing = [figure for figure in _CLOSE if not np.isclose(result[figure], expected[figure], tolerance, 0)]
+        differing += [figure for figure in exact if result[figure] != expected[figure]]
+        if not _same_evaluations(result, expected, tolerance):
+            differing.append("evaluations")
         verdict = "bit-identical" if distance == 0 else f"off by {distance:.1e}"
         verdict += "".join(f", {figure} differs" for figure in differing)
         return near and not differing, verdict
+
+
+async def train_earlier(training: Training, store: str | Path, place: Path) -> None:
+    """Trains the model that a training continues, if it continues one, in a folder of its own below `place`."""
+    if training.earlier is not None:
+        folder = place / "earlier"
+        folder.mkdir()
+        earlier = replace(training, options=training.earlier, earlier=None)
+        await run(earlier, store, folder, lambda _system, _state: None)
+
+
+def _same_evaluations(result: Result, expected: Result, tolerance: float) -> bool:
+    figures, others = ([[each[name] for name in _FIGURES] for each in run["evaluations"]] for run in (result, expected))
+    return len(figures) == len(others) and bool(np.allclose(figures, others, tolerance, 0, equal_nan=True))
 
 
 def difference(place: Path, undisturbed: Path) -> float:
