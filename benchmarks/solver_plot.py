@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.solver import PAPER_CUDA, PAPER_SERIAL, Result
 from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.extras import is_missing
 
 _PAPER_WORKERS, _PAPER_FAMILY = 8, "esd"
 
@@ -20,7 +21,7 @@ def save_plot(results: Sequence[Result], path: Path) -> None:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - optional
     except ImportError:
-        raise InvalidArgument("--plot needs matplotlib: pip install esd-train[bench]") from None
+        raise InvalidArgument(is_missing("--plot", "matplotlib", "bench")) from None
 
     panels = sorted({(r.n, r.family) for r in results})
     columns = min(4, len(panels))

@@ -1,4 +1,4 @@
-"""Embedding sample dispatch: the public names. docs/clients.md shows how to use them.
+"""Embedding sample dispatch: the public names.
 
     import esd
 
@@ -154,11 +154,21 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         value = import_module("importlib.metadata").version("esd-train")
     elif name in _WHEN_USED:
-        value = getattr(import_module(_WHEN_USED[name]), name)
+        value = getattr(_module_of(name), name)
     else:
         raise AttributeError(f"module 'esd' has no attribute {name!r}")
     globals()[name] = value  # from now on the name is found without this function
     return value
+
+
+def _module_of(name: str) -> Any:
+    try:
+        return import_module(_WHEN_USED[name])
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        torch_is_missing = import_module("esd.services.runtime.extras").torch_is_missing
+        raise ModuleNotFoundError(torch_is_missing(f"esd.{name}"), name="torch") from None
 
 
 def __dir__() -> list[str]:

@@ -44,9 +44,9 @@ class Session(WorkerSession):
         link: speed of the link, `10m` in bits per second; a number is one of bytes per second.
         cache_rows: embedding rows that the cache holds, on the device of the model.
         model: the dense part, on its device, with the same values on every worker at first: seed torch before it is
-            built. Buffers are constants unless an attribute `buffer_rules` names them (docs/models.md).
+            built. Buffers are constants unless an attribute `buffer_rules` names them, as of an `esd.Model`.
         optimizer: of the model's parameters, equal on every worker.
-        settings: any other setting of a worker by its name, such as `tls_ca` (docs/reference/settings.md).
+        settings: any other setting of a worker by its name, such as `tls_ca`; `esd serve worker --help` lists them.
 
     Raises:
         InvalidArgument: a setting is missing or wrong, or the optimizer trains other parameters than the model's.

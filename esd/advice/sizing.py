@@ -24,6 +24,7 @@ from esd.services.domain.batches import SampleBatch
 from esd.services.domain.footprint import Footprint
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.plans import IterationPlan
+from esd.services.runtime.extras import require_torch
 
 _MEASURED = (64, 2048)  # samples of the iterations whose memory and time are measured
 _MEASURED_ITERATIONS = 4
@@ -132,7 +133,12 @@ def predicted(chosen: RunOptions, profile: Profile, footprint: Footprint, batch:
 
 
 def measure(chosen: RunOptions, profile: Profile, device: str, threads: int) -> Footprint:
-    """Measures memory and computation of the model on this machine, in a process of its own."""
+    """Measures memory and computation of the model on this machine, in a process of its own.
+
+    Raises:
+        FailedPrecondition: torch is not installed.
+    """
+    require_torch("measuring the model for a plan")
     alone = replace(chosen, workers=1, links="1g", mechanism="random", workloads=None)
     small, large = (_plans(replace(alone, batch=size), profile) for size in _MEASURED)
     with ProcessPoolExecutor(1, get_context("spawn")) as process:

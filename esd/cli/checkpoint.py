@@ -19,7 +19,7 @@ from esd.run.checkpoints import verify as verify_all
 
 _BROKEN = 1  # exit code of verify
 
-app = typer.Typer(help="The checkpoints of a store (see docs/checkpoints.md).", no_args_is_help=True)
+app = typer.Typer(help="Lists, verifies and restores the checkpoints of a store.", no_args_is_help=True)
 
 Store = Annotated[
     str | None,

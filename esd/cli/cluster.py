@@ -18,6 +18,7 @@ from esd.cluster.config import Cluster, read_cluster
 from esd.cluster.containers import containers_of
 from esd.cluster.secrets import CLIENT, provide_secrets
 from esd.services.domain.errors import FailedPrecondition, Unavailable
+from esd.services.runtime.extras import is_missing
 from esd.services.runtime.settings import join_address
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ CREDENTIALS = {
 File = Annotated[Path, typer.Option("--file", help="The cluster file.")]
 FILE = Path("cluster.toml")
 
-app = typer.Typer(help="ESD on several machines with container engines (see docs/operations.md).", no_args_is_help=True)
+app = typer.Typer(help="Runs ESD on several machines with container engines.", no_args_is_help=True)
 
 
 @app.command()
@@ -91,9 +92,7 @@ def _engines(cluster: Cluster):  # type: ignore[no-untyped-def] # its type is in
     try:
         from esd.cluster.engines import connected  # noqa: PLC0415 - an optional dependency
     except ModuleNotFoundError as error:
-        raise FailedPrecondition(
-            f"esd cluster needs the package {error.name}: pip install 'esd-train[cluster]'"
-        ) from None
+        raise FailedPrecondition(is_missing("esd cluster", f"the package {error.name}", "cluster")) from None
     return connected(cluster, lambda step: messages.print(str(step), highlight=False))
 
 

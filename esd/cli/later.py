@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -20,10 +20,16 @@ class LateGroup(TyperGroup):
         return name, known if name is None or known is None else load(name), rest
 
 
-def add_late(app: typer.Typer, lines: Mapping[str, str]) -> None:
-    """Adds subcommands that are not imported yet to an app of the class LateGroup, each with its line in the help."""
+def add_late(app: typer.Typer, lines: Mapping[str, str], hidden: Container[str] = ()) -> None:
+    """Adds subcommands that are not imported yet to an app of the class LateGroup, each with its line in the help.
+
+    Args:
+        app: the app.
+        lines: the lines by the names of the subcommands.
+        hidden: names of subcommands that the help leaves out.
+    """
     for name, line in lines.items():
-        app.command(name, help=line)(_placeholder)
+        app.command(name, help=line, hidden=name in hidden)(_placeholder)
 
 
 def load(name: str) -> Any:

@@ -6,6 +6,7 @@ import signal
 import sys
 import traceback
 from contextvars import ContextVar
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -46,10 +47,12 @@ COMMANDS = {
     "bench": "Measures this machine and the mechanisms, in a source tree only.",
     "data": "Looks at data of your own, and lists the readers of data.",
     "serve": "Runs one service in the foreground.",
-    "checkpoint": "The checkpoints of a store (see docs/checkpoints.md).",
-    "cluster": "ESD on several machines with container engines (see docs/operations.md).",
+    "checkpoint": "Lists, verifies and restores the checkpoints of a store.",
+    "cluster": "Runs ESD on several machines with container engines.",
 }
 
+
+_IN_SOURCE_TREE = (Path(__file__).parents[2] / "benchmarks").is_dir()
 
 app = typer.Typer(
     cls=LateGroup,
@@ -57,7 +60,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-add_late(app, COMMANDS)
+add_late(app, COMMANDS, hidden=() if _IN_SOURCE_TREE else ("bench",))
 
 
 @app.callback()

@@ -12,6 +12,7 @@ from esd.cli.tables import print_figures, print_table
 from esd.dispatcher.simulator.sizing.shapes import fit_shapes
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.footprint import Footprint
+from esd.services.runtime.extras import is_missing
 
 
 def print_advice(advice: Advice) -> None:
@@ -32,7 +33,7 @@ def check_plot(path: Path) -> None:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - optional
     except ImportError:
-        raise InvalidArgument("--plot needs matplotlib: pip install esd-train[bench]") from None
+        raise InvalidArgument(is_missing("--plot", "matplotlib", "bench")) from None
     endings = Figure().canvas.get_supported_filetypes()
     if path.suffix.removeprefix(".").lower() not in endings:
         raise InvalidArgument(f"--plot {path}: the ending is none of {', '.join(sorted(endings))}")

@@ -52,7 +52,7 @@ def _command(module: str, settings: type[ServerSettings], what: str, **others: A
     example = settings.variable("listen")
     command.__doc__ = (
         f"Runs {what} in the foreground.\n\nA flag wins over the variable of its name (--listen over {example}), and"
-        " that over the settings file. docs/reference/settings.md has all settings."
+        " that over the settings file."
     )
     command.__annotations__ = options
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -162,7 +162,7 @@ class Engines:
         except ImageNotFound:
             raise FailedPrecondition(
                 f"image {container.image} is neither on {container.host.name} nor on this machine; "
-                "build it with docker compose build, or pull it"
+                "build it (docker compose build, in the source tree of ESD), or pull it"
             ) from None
         finally:
             here.close()
@@ -175,7 +175,7 @@ def _check_processor(client: docker.DockerClient, container: Container, ours: st
     if ours != theirs:
         raise FailedPrecondition(
             f"image {container.image} of this machine is for {ours}, and {container.host.name} is {theirs}: build one "
-            f"for {theirs} and load it there under the same tag (docs/operations.md, arm64)"
+            f"for {theirs} and load it there under the same tag"
         )
 
 

@@ -15,6 +15,7 @@ from esd.data.readers.taobao import TaobaoDataset
 from esd.data.readers.text_sources import AVAZU, CRITEO, CRITEO_SEARCH, movielens
 from esd.data.schema_file import read_schema
 from esd.services.domain.errors import InvalidArgument, NotFound
+from esd.services.runtime.extras import is_missing
 
 BUILT_IN = "comes with ESD"
 
@@ -77,7 +78,7 @@ def _with_pyarrow(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise NotFound("Parquet files are read with pyarrow: pip install 'esd-train[tables]'") from error
+        raise NotFound(is_missing("a reader of tables", "pyarrow", "tables")) from error
 
 
 def _flights(request: ReadRequest) -> Dataset:

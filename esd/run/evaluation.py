@@ -18,11 +18,12 @@ from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.clients.tables import TableClient
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.errors import InvalidArgument, NotFound
+from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.ids import parts_of_tables
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import label_classes
 from esd.services.domain.state import Quality
+from esd.services.runtime.extras import require_torch
 from esd.services.runtime.security import PLAINTEXT, Credentials
 from esd.services.runtime.tasks import run_in
 from esd.services.runtime.threads import named_threads
@@ -56,7 +57,7 @@ class Evaluator:
         """Builds the model once: one that cannot be scored here is refused before it is trained, not after.
 
         Raises:
-            NotFound: torch is not installed here.
+            FailedPrecondition: torch is not installed here.
             InvalidArgument: there is no such model, or it cannot be built.
         """
         await run_in(self._thread, _try_model, self._job)
@@ -122,11 +123,9 @@ class _OfLabel:
 
 def _try_model(job: JobSpec) -> None:
     """Builds the job's model; torch is imported with it."""
+    require_torch("scoring held-out samples")
     look_here()
-    try:
-        import_module("esd.worker.models").build_model(job)
-    except ModuleNotFoundError as error:
-        raise NotFound(f"held-out samples are scored with torch, which is not installed here: {error}") from error
+    import_module("esd.worker.models").build_model(job)
 
 
 def _make_scorer(job: JobSpec, dense: bytes) -> Any:

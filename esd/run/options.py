@@ -83,7 +83,7 @@ class RunOptions:
         workers: n, 1 to 64.
         links: speed of every worker's link in bits per second, `500m,50m`, or one speed for all.
         measured_links: whether link speeds follow measurements.
-        mechanism: the dispatch mechanism, as docs/dispatch.md names it.
+        mechanism: the dispatch mechanism, one of `esd.dispatcher.core.mechanisms.MECHANISMS`.
         alpha: share of the samples that the exact solver assigns, `0` to `1`, or `auto`.
         criterion: which samples go to the exact solver.
         solver: the exact solver; `auto` takes the fastest one that runs here.
@@ -98,7 +98,7 @@ class RunOptions:
         cache_ratio: cache of a worker as a share of the data's ids; None: 0.08, or the rows that an iteration may need.
         cache_rows: cache of a worker in rows, instead of `cache_ratio`.
         policy: cache replacement: emark, emark-size, reuse, lru, lfu or static.
-        sync: when trained rows are pushed: `on-demand` or another way of docs/synchronisation.md.
+        sync: when trained rows are pushed: `on-demand` or another way of `esd.services.domain.sync`.
         direct: whether a row that one other worker alone needs goes straight to it.
         optimizer: of the rows and of the dense parameters.
         learning_rate: of the rows, and of the dense parameters unless `dense_learning_rate` is given.

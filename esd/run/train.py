@@ -37,6 +37,7 @@ from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import Evaluation, JobState
+from esd.services.runtime.extras import require_torch
 from esd.services.runtime.security import PLAINTEXT, Credentials
 
 RESTARTS = 5  # of all services of one run together
@@ -95,13 +96,14 @@ async def train(
 
     Raises:
         InvalidArgument: an option is wrong, or does not fit another one or the data.
-        FailedPrecondition: the job failed, or a table holds another job.
+        FailedPrecondition: the job failed, a table holds another job, or torch is not installed.
         ServiceFailed: a service has died too often.
         Unavailable, DeadlineExceeded: a service did not start, or is away for too long.
     """
     name = next(name for name in (continue_from, table, TABLE) if name is not None)
 
     def prepare_local() -> tuple[PreparedRun, list[int]]:
+        require_torch("training on this machine")
         check_store(store, checkpoint_dir)
         if decision_log is not None and not decision_log.absolute().parent.is_dir():
             raise InvalidArgument(f"--decision-log {decision_log}: there is no directory {decision_log.parent}")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from esd.testing.conformance import Result, conformance
-from esd.testing.job import JOB
+from esd.services.runtime.extras import require_torch
+
+require_torch("esd.testing")
+
+from esd.testing.conformance import Result, conformance  # noqa: E402 - imports torch
+from esd.testing.job import JOB  # noqa: E402
 
 __all__ = ["JOB", "Result", "conformance"]

@@ -36,9 +36,9 @@ class ParameterServerConnection:
             await server.create_table(table)
             versions, values = await TableClient([server], table).look_up(ids)
 
-    Three clients make the calls about a table: `RowClient` (services/clients/rows.py), `CheckpointClient`
+    Three clients make the calls about a table: `RowClient` (esd.services.clients.rows), `CheckpointClient`
     (checkpoints.py) and `TableClient` (tables.py). Every call may be repeated after any result of the first attempt;
-    `services/runtime/retry.py` `repeated` does so while a server is away. All calls raise the errors of
+    `esd.services.runtime.retry.repeated` does so while a server is away. All calls raise the errors of
     `esd.errors`: Unavailable when the server or its store cannot be reached, NotFound when the table does not exist,
     DeadlineExceeded when the answer is late, StaleEpoch when `epoch` is not the table's epoch.
 

@@ -176,7 +176,7 @@ class RowClient:
 
         Args:
             ids: uint64 [r], distinct.
-            below: the version with which later lives begin (services/domain/versions.py).
+            below: the version with which later lives begin (esd.services.domain.versions).
             epoch: of the plan.
 
         Returns:

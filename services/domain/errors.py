@@ -16,7 +16,7 @@
     └── Internal             a defect of ours; peers see a fixed text
 
 A message names the value, the limit and the setting. The mapping to gRPC status codes is one table in
-`services/runtime/status.py`; this module knows no transport.
+`esd.services.runtime.status`; this module knows no transport.
 """
 
 

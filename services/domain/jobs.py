@@ -208,8 +208,8 @@ class JobSpec(DispatchOptions):
             characters; a job goes on with its own stream only. Empty: the submitter is responsible for it.
         seed: decides the initial dense parameters, and all random choices of the mechanism.
         tables: the embedding tables that are trained, 1..16, numbered as they stand here. With several, the top 8 bits
-            of an id are the number of its table (services/domain/ids.py). The first table's server also keeps the job's
-            sample log, the parts of its checkpoints and the dense parameters.
+            of an id are the number of its table (esd.services.domain.ids). The first table's server also keeps the
+            sample log of the job, the parts of its checkpoints and the dense parameters.
         model: the model over it.
         schedule: how the learning rate of the rows changes.
         dense_schedule: how the learning rate of the dense parameters changes.

@@ -228,7 +228,7 @@ class IterationPlan:
         labels: float32 [m, L], their labels.
         forgotten: uint64 [f], rows that leave the table, the same in all workers' plans. After training, the first
             member has the parameter servers remove them.
-        forgotten_below: the version with which later lives begin (services/domain/versions.py).
+        forgotten_below: the version with which later lives begin (esd.services.domain.versions).
         discards: copies of forgotten rows here; their slots are empty afterwards, and their gradients are lost.
         lengths: uint16 [m, F], number of ids of each feature of each sample; None: one of each, so N = m F.
         weights: float32 [m], the factor of each sample's loss; None: 1.

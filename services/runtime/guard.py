@@ -114,5 +114,5 @@ def _refuse(method: str, allowed: frozenset[Role], identity: str, roles: frozens
         )
     raise PermissionDenied(
         f"{method.rpartition('/')[2]} is for the roles {', '.join(sorted(allowed))}, and {identity} is of "
-        f"{', '.join(sorted(roles))} (docs/security.md has the table)"
+        f"{', '.join(sorted(roles))}"
     )

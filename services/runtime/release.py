@@ -34,5 +34,5 @@ def check_release(agent: str) -> None:
     if named != RELEASE:
         raise FailedPrecondition(
             f"the caller has release {named[:_LONGEST_SHOWN]} of ESD, and this service has {RELEASE}: use images and "
-            'packages of one release (docs/operations.md, "Another version")'
+            "packages of one release"
         )

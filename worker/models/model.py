@@ -39,7 +39,7 @@ class Model(nn.Module, ABC):
     then has the job's seed. Its buffers are saved and exported with the parameters. They are constants, except those
     named in
     `buffer_rules`: "sum" for a buffer that accumulates sums over samples, "lead" for a buffer that changes with the
-    iterations, independently of the samples (worker/models/buffers.py).
+    iterations, independently of the samples (esd.worker.models.buffers).
 
     The output of a sample must depend on no other sample, because otherwise it would depend on the dispatch.
 

@@ -126,6 +126,5 @@ async def test_a_refusal_names_caller_call_and_roles(certificates: Certificates)
     async with guarded(**certificates.of("service"), tls_clients="*") as address:
         found = await outcomes(address, **certificates.of("edge-1"))
     assert found["/esd.v1.ParameterServer/Restore"] == (
-        "PERMISSION_DENIED: Restore is for the roles dispatcher, and the certificate edge-1 is of worker "
-        "(docs/security.md has the table)"
+        "PERMISSION_DENIED: Restore is for the roles dispatcher, and the certificate edge-1 is of worker"
     )

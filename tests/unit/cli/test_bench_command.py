@@ -18,6 +18,9 @@ def test_the_installed_package_has_no_benchmarks_and_says_where_they_are(tmp_pat
     (line,) = finished.stderr.splitlines()
     assert "source tree" in line
     assert "make setup" in line
+    listed = run_python(tmp_path, "-m", "esd.cli", "--help")
+    assert "simulate" in listed.stdout
+    assert "bench" not in listed.stdout
 
 
 @pytest.mark.parametrize("arguments", [["--help"], []])
