@@ -134,11 +134,13 @@ class DispatcherServicer:
         reports. Every message renews the lease. The dispatcher acknowledges recorded messages (AttendResponse.received)
         and lists refused ones. A refusal ends its own message only. When a stream breaks, its worker opens another and
         sends all unanswered messages again, in order; the dispatcher ignores reports that it has recorded. A worker may
-        open a stream while an earlier stream of the same lease is still open.
+        open a stream while an earlier stream of the same lease is still open. It must report the plans that it has without
+        waiting for another message: the plan of an iteration follows when all members have reported the iteration one
+        window before it, and the flush plan of the end follows when all have reported every iteration.
 
         Refusals of a message (Refusal.code):
-        FAILED_PRECONDITION: an iteration is not the worker's next one or is not planned yet; or a flush is not planned; or
-        the epoch is over.
+        FAILED_PRECONDITION: an iteration is not the worker's next one or is not planned yet; or a flush is not planned, or
+        comes before the report of an iteration that precedes it; or the epoch is over.
         INVALID_ARGUMENT: the message is malformed, or a value is out of range; or the sequence does not rise; or the
         number of samples in a report differs from the plan's.
 

@@ -104,9 +104,15 @@ def _flush(job: Job, worker: WorkerRecord, report: FlushReport) -> None:
 
     Raises:
         StaleEpoch: the report belongs to an epoch that is over.
-        FailedPrecondition: no such flush is planned, or the worker does not train in the epoch.
+        FailedPrecondition: no such flush is planned, or the worker has not reported an iteration before it, or does not
+            train in the epoch.
     """
     epoch = _epoch_of(job, worker, report.epoch)
+    if report.iteration > worker.confirmed:
+        raise FailedPrecondition(
+            f"{worker} reports the flush of iteration {report.iteration} and reported {worker.confirmed} iterations:"
+            " it must report each iteration before the flush that follows it"
+        )
     if report.iteration in epoch.plans.checkpoint_flushes and report.iteration > worker.flushed_checkpoint:
         worker.confirm_checkpoint_flush(report)
         job_metrics.moved(worker.slot, report.transfers)
