@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TextIO
 
-from esd.run.events import Event
+from esd.run.events import EvaluationMissed, Event
 from esd.run.options import RunOptions
 from esd.run.train import TrainedRun
 from esd.services.domain.errors import EsdError
@@ -61,6 +62,7 @@ class BadDay:
     _commands: int = 0
     _second_starts: int = 0
     _checkpoint: int = 0
+    _missed: list[int] = field(default_factory=list)
     _ends: list[str] = field(default_factory=list)
     _wrong: list[str] = field(default_factory=list)
 
@@ -108,10 +110,7 @@ class BadDay:
             self._see(scene, state)
 
         with (folder / "supervisor.log").open("w", buffering=1) as log:
-
-            def report(line: Event | EsdError) -> None:
-                print(line, file=log)
-
+            report = self._reporter(log)
             scene.command = asyncio.create_task(
                 run(self.training, store, folder, watch, longest=_LONGEST_RUN, listener=report)
             )
@@ -134,19 +133,35 @@ class BadDay:
         self._second_starts += 1
         folder = place / f"second-{self._second_starts}"
         folder.mkdir()
-        try:
-            trained = await run(self.training, store, folder, lambda _system, _state: None, longest=_LONGEST_RUN)
-        except EsdError as error:
-            (folder / "supervisor.log").write_text(str(error))
-            self._refused(error, "second start ")
-        else:
-            self._ends.append("second start trained on")
-            await self._judged(trained, folder, undisturbed)
+        with (folder / "supervisor.log").open("w", buffering=1) as log:
+            report = self._reporter(log)
+            try:
+                trained = await run(
+                    self.training, store, folder, lambda _system, _state: None, longest=_LONGEST_RUN, listener=report
+                )
+            except EsdError as error:
+                report(error)
+                self._refused(error, "second start ")
+            else:
+                self._ends.append("second start trained on")
+                await self._judged(trained, folder, undisturbed)
+
+    def _reporter(self, log: TextIO) -> Callable[[Event | EsdError], None]:
+        """Returns a listener that writes lines to a log. An evaluation may be missed if its checkpoint had no room."""
+
+        def report(line: Event | EsdError) -> None:
+            print(line, file=log)
+            if isinstance(line, EvaluationMissed):
+                self._missed.append(line.iteration)
+                where = self._ends if any("full" in each.name for each in self.misfortunes) else self._wrong
+                where.append(f"no evaluation at iteration {line.iteration}")
+
+        return report
 
     async def _judged(self, trained: TrainedRun, folder: Path, undisturbed: Undisturbed) -> str:
         logs = (log.read_text() for log in folder.parent.glob("*/dispatcher.log"))
         alone = any(_ALONE in log for log in logs)
-        good, verdict = await undisturbed.judge(self.training, trained, folder, alone=alone)
+        good, verdict = await undisturbed.judge(self.training, trained, folder, alone=alone, missed=self._missed)
         if not good:
             self._wrong.append(f"model of {folder.name}: {verdict}")
         return verdict

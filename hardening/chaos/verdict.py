@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -42,7 +43,9 @@ class Undisturbed:
                 self._trained[training] = await run(training, store, place, lambda _system, _state: None), place
         return self._trained[training]
 
-    async def judge(self, training: Training, trained: TrainedRun, place: Path, *, alone: bool) -> tuple[bool, str]:
+    async def judge(
+        self, training: Training, trained: TrainedRun, place: Path, *, alone: bool, missed: Collection[int] = ()
+    ) -> tuple[bool, str]:
         """Compares the model of a finished run with the undisturbed one, and describes the difference in words.
 
         Args:
@@ -50,6 +53,7 @@ class Undisturbed:
             trained: the run.
             place: the folder of its model.
             alone: whether some iterations were trained with a worker missing, so that sums have another order.
+            missed: the iterations at which the run has reported that it makes no evaluation.
         """
         undisturbed, folder = await self.like(training)
         result, expected = trained.result(), undisturbed.result()
@@ -64,7 +68,7 @@ class Undisturbed:
                 exact = _COUNTED
         differing = [figure for figure in _CLOSE if not np.isclose(result[figure], expected[figure], tolerance, 0)]
         differing += [figure for figure in exact if result[figure] != expected[figure]]
-        if not _same_evaluations(result, expected, tolerance):
+        if not _same_evaluations(result, expected, tolerance, missed):
             differing.append("evaluations")
         verdict = "bit-identical" if distance == 0 else f"off by {distance:.1e}"
         verdict += "".join(f", {figure} differs" for figure in differing)
@@ -80,8 +84,11 @@ async def train_earlier(training: Training, store: str | Path, place: Path) -> N
         await run(earlier, store, folder, lambda _system, _state: None)
 
 
-def _same_evaluations(result: Result, expected: Result, tolerance: float) -> bool:
-    figures, others = ([[each[name] for name in _FIGURES] for each in run["evaluations"]] for run in (result, expected))
+def _same_evaluations(result: Result, expected: Result, tolerance: float, missed: Collection[int]) -> bool:
+    figures, others = (
+        [[each[name] for name in _FIGURES] for each in run["evaluations"] if each["iteration"] not in missed]
+        for run in (result, expected)
+    )
     return len(figures) == len(others) and bool(np.allclose(figures, others, tolerance, 0, equal_nan=True))
 
 
