@@ -504,7 +504,7 @@ async def test_bursts_of_reports_in_a_stream_that_pauses_hold_no_job_up(
                 await asyncio.sleep(rng.choice((0, 2 * _QUIET_SECONDS)))
 
     workers = [BurstyWorker(dispatcher.client, name) for name in ("edge-0", "edge-1")]
-    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         for worker in workers:
             worker.burst = rng.randrange(1, 8)
             tasks.create_task(worker.train())
