@@ -16,7 +16,7 @@ from esd.dispatcher.solvers import AnyCosts, Solution
 from esd.dispatcher.solvers.cuda import CudaSolver
 from esd.dispatcher.solvers.cuda.device import CudaDevice
 from esd.dispatcher.solvers.protocol import Prices
-from esd.services.domain.jobs import Criterion
+from esd.services.domain.mechanisms import Criterion, EsdOptions, MechanismOptions
 from testbed.cost_families import FAMILIES
 
 ALPHAS = (1.0, 0.5, 0.25, 0.125, 0.0)
@@ -49,21 +49,27 @@ def run(iterations: int, batches: Sequence[int] = BATCHES, alphas: Sequence[floa
     """Simulates `iterations` iterations of synthetic Criteo from cold caches, over 4 links of 5 and 4 of 0.5 Gbit/s."""
     stream = open_stream("synthetic:criteo", iterations * max(batches) * WORKERS)
     for samples_per_worker in batches:
-        random = _cost(stream, samples_per_worker, iterations, "random", 0.0)
-        laia = _cost(stream, samples_per_worker, iterations, "laia", 0.0)
+        random = _cost(stream, samples_per_worker, iterations, "random")
+        laia = _cost(stream, samples_per_worker, iterations, "laia")
         for alpha in alphas:
-            cost = _cost(stream, samples_per_worker, iterations, "esd", alpha)
+            cost = _cost(stream, samples_per_worker, iterations, "esd", EsdOptions(alpha))
             kernel_ms, share = _device_use(samples_per_worker, alpha)
             yield AlphaResult(samples_per_worker, alpha, 1 - cost / random, 1 - cost / laia, kernel_ms, share)
 
 
-def _cost(stream: Stream, samples_per_worker: int, iterations: int, mechanism: str, alpha: float) -> float:
+def _cost(
+    stream: Stream,
+    samples_per_worker: int,
+    iterations: int,
+    mechanism: str,
+    options: MechanismOptions | None = None,
+) -> float:
     planner = make_planner(
         mechanism,
         fields=stream.ids.shape[1],
         samples_per_worker=samples_per_worker,
         cache_rows=stream.cache_rows,
-        alpha=alpha,
+        options=options,
     )
     size = planner.job.batch_size
     return simulate(planner, trace_batches(stream.ids[: iterations * size], size)).cost_seconds

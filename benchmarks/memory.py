@@ -18,7 +18,7 @@ from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import simulate
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 WORKERS, FIELDS, SAMPLES, IDS, CACHE_ROWS = 4, 8, 32, 50_000, 2_000
@@ -61,8 +61,6 @@ def measure(mechanism: str, policy: str, iterations: int) -> dict[int, int]:
         batch_size=SAMPLES,
         workloads=equal_workloads(SAMPLES, WORKERS),
         mechanism=mechanism,
-        alpha=1.0,
-        criterion=Criterion.MIN2_MIN,
         policy=policy,
         seed=0,
         window=4,

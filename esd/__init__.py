@@ -18,8 +18,9 @@ from esd.services.domain import errors
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.hybrid import HybridResult
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
+from esd.services.domain.mechanisms import Criterion, EsdOptions, HashOptions, JointOptions, MechanismOptions
 from esd.services.domain.plans import (
     EndOfStream,
     FlushPlan,
@@ -72,12 +73,14 @@ __all__ = [
     "Decay",
     "DispatcherClient",
     "EndOfStream",
+    "EsdOptions",
     "Evaluation",
     "FailureReport",
     "Feature",
     "FlushPlan",
     "FlushReport",
     "GradientTransfers",
+    "HashOptions",
     "HybridResult",
     "Id",
     "IdList",
@@ -87,8 +90,10 @@ __all__ = [
     "JobPhase",
     "JobSpec",
     "JobState",
+    "JointOptions",
     "Lease",
     "Loss",
+    "MechanismOptions",
     "Membership",
     "Model",
     "ModelInputs",

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from esd.dispatcher.core.hybrid import hybrid_dis as decide
 from esd.dispatcher.solvers import get_solver
 from esd.services.domain.hybrid import HybridResult
-from esd.services.domain.jobs import Criterion
+from esd.services.domain.mechanisms import Criterion
 
 
 def hybrid_dis(

@@ -192,7 +192,7 @@ class Rule(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "alpha", "criterion", "solver", "eviction_term", "horizon", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "hash_field", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_alpha", "auto_budget", "dense_names", "rules")
+    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "mechanism_options", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_budget", "dense_names", "rules")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -206,11 +206,7 @@ class JobSpec(_message.Message):
     MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
     AT_MAX_ROWS_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
-    ALPHA_FIELD_NUMBER: _ClassVar[int]
-    CRITERION_FIELD_NUMBER: _ClassVar[int]
-    SOLVER_FIELD_NUMBER: _ClassVar[int]
-    EVICTION_TERM_FIELD_NUMBER: _ClassVar[int]
-    HORIZON_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     BUDGET_SECONDS_FIELD_NUMBER: _ClassVar[int]
     WORKLOADS_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_LIMITS_FIELD_NUMBER: _ClassVar[int]
@@ -220,13 +216,11 @@ class JobSpec(_message.Message):
     CHECKPOINT_EVERY_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_KEPT_FIELD_NUMBER: _ClassVar[int]
-    HASH_FIELD_FIELD_NUMBER: _ClassVar[int]
     SYNC_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     DENSE_SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     FIRST_ITERATION_FIELD_NUMBER: _ClassVar[int]
-    AUTO_ALPHA_FIELD_NUMBER: _ClassVar[int]
     AUTO_BUDGET_FIELD_NUMBER: _ClassVar[int]
     DENSE_NAMES_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
@@ -243,11 +237,7 @@ class JobSpec(_message.Message):
     max_rows: int
     at_max_rows: RowLimitPolicy
     mechanism: str
-    alpha: float
-    criterion: Criterion
-    solver: str
-    eviction_term: bool
-    horizon: int
+    mechanism_options: MechanismOptions
     budget_seconds: float
     workloads: _containers.RepeatedScalarFieldContainer[int]
     workload_limits: WorkloadLimits
@@ -257,17 +247,48 @@ class JobSpec(_message.Message):
     checkpoint_every: int
     checkpoint_seconds: float
     checkpoints_kept: int
-    hash_field: int
     sync: Sync
     schedule: Schedule
     dense_schedule: Schedule
     labels: _containers.RepeatedScalarFieldContainer[str]
     first_iteration: int
-    auto_alpha: bool
     auto_budget: bool
     dense_names: _containers.RepeatedScalarFieldContainer[str]
     rules: _containers.RepeatedCompositeFieldContainer[Rule]
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., alpha: _Optional[float] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ..., horizon: _Optional[int] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., hash_field: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_alpha: _Optional[bool] = ..., auto_budget: _Optional[bool] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., mechanism_options: _Optional[_Union[MechanismOptions, _Mapping]] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_budget: _Optional[bool] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ...) -> None: ...
+
+class MechanismOptions(_message.Message):
+    __slots__ = ("esd", "joint", "hash")
+    class Esd(_message.Message):
+        __slots__ = ("alpha", "auto_alpha", "criterion", "solver", "eviction_term")
+        ALPHA_FIELD_NUMBER: _ClassVar[int]
+        AUTO_ALPHA_FIELD_NUMBER: _ClassVar[int]
+        CRITERION_FIELD_NUMBER: _ClassVar[int]
+        SOLVER_FIELD_NUMBER: _ClassVar[int]
+        EVICTION_TERM_FIELD_NUMBER: _ClassVar[int]
+        alpha: float
+        auto_alpha: bool
+        criterion: Criterion
+        solver: str
+        eviction_term: bool
+        def __init__(self, alpha: _Optional[float] = ..., auto_alpha: _Optional[bool] = ..., criterion: _Optional[_Union[Criterion, str]] = ..., solver: _Optional[str] = ..., eviction_term: _Optional[bool] = ...) -> None: ...
+    class Joint(_message.Message):
+        __slots__ = ("horizon",)
+        HORIZON_FIELD_NUMBER: _ClassVar[int]
+        horizon: int
+        def __init__(self, horizon: _Optional[int] = ...) -> None: ...
+    class Hash(_message.Message):
+        __slots__ = ("hash_field",)
+        HASH_FIELD_FIELD_NUMBER: _ClassVar[int]
+        hash_field: int
+        def __init__(self, hash_field: _Optional[int] = ...) -> None: ...
+    ESD_FIELD_NUMBER: _ClassVar[int]
+    JOINT_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    esd: MechanismOptions.Esd
+    joint: MechanismOptions.Joint
+    hash: MechanismOptions.Hash
+    def __init__(self, esd: _Optional[_Union[MechanismOptions.Esd, _Mapping]] = ..., joint: _Optional[_Union[MechanismOptions.Joint, _Mapping]] = ..., hash: _Optional[_Union[MechanismOptions.Hash, _Mapping]] = ...) -> None: ...
 
 class Sync(_message.Message):
     __slots__ = ("on_demand", "full", "write_through", "proactive", "replicated", "bounded", "none")

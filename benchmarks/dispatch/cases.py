@@ -13,7 +13,8 @@ from esd.dispatcher.core.planner import Planner
 from esd.run.links import parse_links
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.ids import distinct_values
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.mechanisms import MechanismOptions
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 WORKERS = 8
@@ -81,8 +82,7 @@ def make_planner(
     seed: int = 0,
     workloads: tuple[int, ...] | None = None,
     balanced: bool = False,
-    alpha: float = 1.0,
-    horizon: int = 1,
+    options: MechanismOptions | None = None,
     dimension: int = 64,
 ) -> Planner:
     """Returns a planner at iteration 0. Workloads are equal unless given; balanced ones have no limits of the job's."""
@@ -95,15 +95,13 @@ def make_planner(
         batch_size=batch_size,
         workloads=workloads or equal_workloads(batch_size, workers),
         mechanism=mechanism,
-        alpha=alpha,
-        criterion=Criterion.MIN2_MIN,
+        mechanism_options=options,
         policy=POLICY,
         seed=seed,
         window=_WINDOW,
         tables=(TableSpec("bench", dimension, _OPTIMIZER, seed=0, init_scale=0.01),),
         model=ModelSpec("wdl", (8,), _OPTIMIZER),
         parameter_servers=("none",),
-        horizon=horizon,
         workload_limits=(1, batch_size) if balanced else None,
     )
     return Planner(job, parse_links(links, workers), [cache_rows] * workers)

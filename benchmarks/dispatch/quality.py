@@ -12,6 +12,7 @@ from benchmarks.dispatch.cases import EQUAL_LINKS, UNEQUAL_LINKS, Stream, make_p
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import simulate, trace_batches
 from esd.dispatcher.simulator.totals import Totals
+from esd.services.domain.mechanisms import JointOptions
 
 MECHANISMS = ("laia", "esd", "hash", "history", "joint")
 WARM_UP_SHARE = 5  # a fifth of a run
@@ -89,7 +90,7 @@ def measure(
         cache_rows=stream.cache_rows,
         links=links,
         balanced=balanced,
-        horizon=horizon,
+        options=JointOptions(horizon) if horizon > 1 else None,
     )
     costs, makespans, seconds, simulated = [], [], 0.0, 0
     for seed in seeds:

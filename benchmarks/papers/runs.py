@@ -14,10 +14,11 @@ from esd.dispatcher.core.cost_model import Operations
 from esd.dispatcher.core.mechanisms import Mechanism
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
+from esd.run.mechanism import choose_options
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import ResourceExhausted
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.sync import WAYS, OnDemand, parse_sync
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from esd.services.domain.units import parse_speed
@@ -77,15 +78,15 @@ class Setting:
             batch_size=self.batch * workers,
             workloads=equal_workloads(self.batch * workers, workers),
             mechanism=self.mechanism,
-            alpha=self.alpha,
-            criterion=Criterion.MIN2_MIN,
+            mechanism_options=choose_options(
+                self.mechanism, {"alpha": self.alpha, "eviction_term": self.eviction_term}
+            ),
             policy=self.policy,
             seed=self.seed,
             window=1,
             tables=(TableSpec("embeddings", self.dim, optimizer, self.seed, init_scale=0.01),),
             model=ModelSpec("wdl", (), optimizer),
             parameter_servers=("simulated",),
-            eviction_term=self.eviction_term,
             sync=parse_sync(self.sync, direct=self.direct) if self.trains else OnDemand(direct=self.direct),
         )
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from esd.dispatcher.solvers.protocol import Prices, Solver
 from esd.native import solver as native
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.hybrid import Costs, HybridResult, as_capacities, as_costs, check_choice
-from esd.services.domain.jobs import Criterion
+from esd.services.domain.hybrid import Costs, HybridResult, as_capacities, as_costs
+from esd.services.domain.mechanisms import Criterion, check_choice
 
 
 def hybrid_dis(

@@ -87,7 +87,7 @@ class Planner:
         self._sizes = RowSizes(job.tables, job.features)
         self._links = MeasuredLinks(bandwidths, slowest_link(self._sizes.of_sample))
         self.cost_model = self._cost_model()
-        self._evictions = EvictionRisk(job.workers) if job.eviction_term else None
+        self._evictions = EvictionRisk(job.workers) if job.options.eviction_term else None
         caches = [self._sizes.cache_room(rows) for rows in cache_rows]
         self._sync = sync_planning(job, SyncContext(bandwidths, cache_rows, self.members, self._sizes))
         least, most = _worker_limits(job, worker_limits)

@@ -139,7 +139,7 @@ def measure(chosen: RunOptions, profile: Profile, device: str, threads: int) -> 
         FailedPrecondition: torch is not installed.
     """
     require_torch("measuring the model for a plan")
-    alone = replace(chosen, workers=1, links="1g", mechanism="random", workloads=None)
+    alone = replace(chosen.under("random"), workers=1, links="1g", workloads=None)
     small, large = (_plans(replace(alone, batch=size), profile) for size in _MEASURED)
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         return process.submit(_measure, profile.job(alone), small, large, device, threads).result()

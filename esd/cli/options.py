@@ -33,7 +33,7 @@ from esd.cli.storage import AtMaxRows, CheckpointEvery, CheckpointSeconds, Check
 from esd.dispatcher.core.mechanisms import MECHANISMS
 from esd.dispatcher.solvers import SOLVERS
 from esd.run.options import DEFAULT_BATCH, DEFAULT_CACHE_RATIO, RunOptions
-from esd.services.domain.jobs import Criterion
+from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.tables import OptimizerKind
 
 # The groups of options in `--help`.

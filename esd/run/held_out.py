@@ -193,7 +193,7 @@ class HeldOut:
         if not self._every:
             return sys.maxsize
         # A checkpoint is taken when the batch behind it is there, with all that a decision looks at.
-        ahead = self._done - self._job.first_iteration + 2 * self._every + self._job.horizon
+        ahead = self._done - self._job.first_iteration + 2 * self._every + self._job.options.horizon
         return ahead * self._job.batch_size
 
     def _miss(self, due: int) -> None:

@@ -16,13 +16,15 @@ from esd.data.split import split
 from esd.run.budget import parse_alpha, parse_budget
 from esd.run.hot_batches import in_hot_batches
 from esd.run.links import parse_links
+from esd.run.mechanism import choose_options
 from esd.run.model import parse_hidden
 from esd.run.schedules import parse_schedule
 from esd.run.workloads import parse_limits, parse_workloads
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature
-from esd.services.domain.jobs import MAX_HORIZON, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
+from esd.services.domain.mechanisms import MAX_HORIZON, OPTIONS, Criterion
 from esd.services.domain.schedules import Schedule
 from esd.services.domain.sync import parse_sync
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -183,6 +185,12 @@ class RunOptions:
                 limits = f"at least {least}" if most is None else f"from {least} to {most}"
                 raise InvalidArgument(f"{option_name(field)} is {value}, it must be {limits}")
 
+    def under(self, mechanism: str) -> RunOptions:
+        """Returns these options with another mechanism, whose own options have their defaults."""
+        own = _OPTIONS_OF_MECHANISMS
+        defaults: dict[str, Any] = {option.name: option.default for option in fields(self) if option.name in own}
+        return replace(self, mechanism=mechanism, **defaults)
+
     @property
     def data_name(self) -> str:
         """The job's name, from which a table's name may be made: the name of the reader, or of the schema's file."""
@@ -226,7 +234,8 @@ class RunOptions:
         first = TableSpec(table, self.dim, rows, self.seed, self.dim**-0.5)
         dense_rate = self.learning_rate if self.dense_learning_rate is None else self.dense_learning_rate
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
-        options |= parse_alpha(self.alpha) | parse_budget(self.budget)
+        options |= parse_budget(self.budget)
+        of_mechanisms = {name: getattr(self, name) for name in _OPTIONS_OF_MECHANISMS} | parse_alpha(self.alpha)
         options |= {  # what is derived, from other options or from the data
             "name": self.data_name,
             "features": features,
@@ -237,6 +246,7 @@ class RunOptions:
             "batch_size": sum(workloads),
             "stream": stream,
             "sync": parse_sync(self.sync, direct=self.direct),
+            "mechanism_options": choose_options(self.mechanism, of_mechanisms),
             "workloads": workloads,
             "workload_limits": self.limits(),
             "window": PLAN_WINDOW,
@@ -312,6 +322,11 @@ class RunOptions:
         needed = max(self.worker_samples()) * sum(feature.max_length for feature in dataset.features)
         return max(1, round(DEFAULT_CACHE_RATIO * distinct), min(distinct, needed))
 
+
+# Options of mechanisms under the same name and in the same form; and those that the job has.
+_OPTIONS_OF_MECHANISMS = {option.name for own in OPTIONS.values() for option in fields(own)} & {
+    option.name for option in fields(RunOptions)
+}
 
 # Options that the job has under the same name and in the same form; whoever adds one to both adds it to the command.
 _OPTIONS_OF_THE_JOB = {option.name for option in fields(JobSpec)} & {option.name for option in fields(RunOptions)}

@@ -22,7 +22,6 @@ JOB = JobSpec(
     batch_size=48,
     workloads=(32, 16),
     mechanism="random",
-    alpha=1.0,
     policy="lru",
     seed=11,
     window=4,

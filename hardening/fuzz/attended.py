@@ -15,7 +15,7 @@ from esd.run.worker_host import WorkerHost, end_of
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.state import JobPhase, JobState
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from hardening.fuzz.liar import Lies
@@ -41,8 +41,6 @@ def running_job(server: str, *, workers: int, name: str = "running", checkpoint_
         batch_size=_BATCH,
         workloads=equal_workloads(_BATCH, workers),
         mechanism="esd",
-        alpha=1.0,
-        criterion=Criterion.MIN2_MIN,
         policy="emark",
         seed=7,
         window=4,

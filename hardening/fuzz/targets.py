@@ -17,7 +17,7 @@ from esd.protos import common_pb2, dispatcher_pb2, ps_pb2, ps_pb2_grpc, worker_p
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import EsdError
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec
+from esd.services.domain.jobs import JobSpec, ModelSpec
 from esd.services.domain.reports import Registration
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.wire.jobs import encode_job
@@ -37,8 +37,6 @@ _JOB = JobSpec(
     batch_size=4,
     workloads=(2, 2),
     mechanism="esd",
-    alpha=1.0,
-    criterion=Criterion.MIN2_MIN,
     policy="emark",
     seed=7,
     window=2,

@@ -15,7 +15,8 @@ from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.hybrid import HybridResult
-from esd.services.domain.jobs import Criterion, JobSpec
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.plans import PlanMessage
 from esd.services.domain.reports import Lease, Registration, Report, WorkerPhase
 from esd.services.domain.state import Evaluation, JobState

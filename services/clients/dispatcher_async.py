@@ -20,7 +20,8 @@ from esd.services.clients.read_ahead import read_ahead
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, NotFound, Unavailable
 from esd.services.domain.hybrid import HybridProblem, HybridResult
-from esd.services.domain.jobs import Criterion, JobSpec
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.reports import Lease, Registration, WorkerPhase
 from esd.services.domain.state import Evaluation, JobState
 from esd.services.runtime.answers import ReadableAnswers

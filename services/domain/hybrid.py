@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.jobs import MAX_WORKERS, Criterion
+from esd.services.domain.jobs import MAX_WORKERS
+from esd.services.domain.mechanisms import Criterion, check_choice
 
 Costs = NDArray[np.float32] | NDArray[np.float64] | NDArray[np.int32]
 
@@ -79,14 +80,6 @@ class HybridResult:
     prices: NDArray[np.int64] | NDArray[np.float64] | None
     seconds: float
     gap: float = 0.0
-
-
-def check_choice(alpha: float, criterion: Criterion) -> None:
-    """Raises InvalidArgument unless these can select samples for the exact solver."""
-    if not isinstance(alpha, int | float | np.floating) or not 0 <= alpha <= 1:
-        raise InvalidArgument(f"alpha is {alpha}, it must be in 0..1")
-    if not isinstance(criterion, Criterion):
-        raise InvalidArgument(f"criterion is {criterion!r}, it must be one of {', '.join(map(str, Criterion))}")
 
 
 def as_costs(values: ArrayLike) -> Costs:

@@ -14,6 +14,7 @@ from esd.services.domain.columns import SampleColumns
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, check_features
 from esd.services.domain.losses import Loss
+from esd.services.domain.mechanisms import OPTIONS, MechanismOptions, check_options
 from esd.services.domain.schedules import CONSTANT, Schedule
 from esd.services.domain.sync import ON_DEMAND, Sync
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -25,23 +26,7 @@ MAX_LABELS = 64
 _MOST_32 = 2**32 - 1  # as numbers travel
 _MOST_64 = 2**64 - 1
 _LONGEST_STREAM = 1000  # characters
-MAX_HORIZON = 64  # batches; the dispatcher keeps them in memory
 MAX_TABLES = 16
-
-
-class Criterion(Enum):
-    """Which rows of the cost matrix go to the exact solver (ESD §4.3): those with the largest value.
-
-    Example:
-        >>> costs = [[1, 9, 5], [1, 2, 5]]
-        >>> esd.hybrid_dis(costs, [1, 1, 0], alpha=0.5, criterion=esd.Criterion("row-mean")).assignment.tolist()
-        [0, 1]
-    """
-
-    MIN2_MIN = "min2-min"
-    MIN3_MIN = "min3-min"
-    MIN3_MIN2 = "min3-min2"
-    ROW_MEAN = "row-mean"
 
 
 class RowLimitPolicy(Enum):
@@ -103,13 +88,7 @@ class DispatchOptions:
         workers: n, 1..64.
         workloads: m_j, samples of each worker per iteration; they sum to the batch size.
         mechanism: name of the dispatch mechanism.
-        alpha: share of the exact solver in HybridDis, 0..1.
-        auto_alpha: whether that share is what the time allows, `alpha` at most.
-        criterion: HybridDis' partition criterion.
-        solver: name of the solver of HybridDis' exact part. All give the same assignment, in different times.
-        eviction_term: whether expected costs contain the evict pushes that a row's entry into a full cache may cause.
-        hash_field: number of the field by whose values `hash` dispatches; None: it chooses one.
-        horizon: batches that one decision of `joint` looks at, its own included, 1..64.
+        mechanism_options: options of that mechanism; None: their defaults, or the mechanism has none.
         budget_seconds: time for one assignment, 0 for as long as it takes. A mechanism that improves with time returns
             the best it has by then; its decisions then depend on the machine's speed.
         auto_budget: whether that time is what the workers are measured to take for an iteration without its transfers
@@ -128,13 +107,7 @@ class DispatchOptions:
     workers: int
     workloads: tuple[int, ...]
     mechanism: str
-    alpha: float
-    auto_alpha: bool = False
-    criterion: Criterion = Criterion.MIN2_MIN
-    solver: str = "auto"
-    eviction_term: bool = False
-    hash_field: int | None = None
-    horizon: int = 1
+    mechanism_options: MechanismOptions | None = None
     budget_seconds: float = 0.0
     auto_budget: bool = False
     workload_limits: tuple[int, int] | None = None
@@ -148,13 +121,12 @@ class DispatchOptions:
 
     def __post_init__(self) -> None:
         _check_range("workers", self.workers, 1, MAX_WORKERS)
-        _check_range("alpha", self.alpha, 0, 1)
         _check_range("window", self.window, 1, _MOST_32)
-        _check_range("horizon", self.horizon, 1, MAX_HORIZON)
         _check_range("budget_seconds", self.budget_seconds, 0)
         _check_range("checkpoint_every", self.checkpoint_every, 0, _MOST_32)
         _check_range("checkpoint_seconds", self.checkpoint_seconds, 0)
         _check_range("checkpoints_kept", self.checkpoints_kept, 1, _MOST_32)
+        check_options(self.mechanism, self.mechanism_options)
         if self.auto_budget and self.budget_seconds:
             raise InvalidArgument(
                 f"budget_seconds is {self.budget_seconds}, and auto_budget measures it: leave one out (--budget)"
@@ -167,6 +139,11 @@ class DispatchOptions:
                 raise InvalidArgument(
                     f"workload_limits are {least}..{most}, they must enclose the workloads {list(self.workloads)}"
                 )
+
+    @property
+    def options(self) -> MechanismOptions:
+        """The options of the mechanism: the given ones, or the defaults."""
+        return self.mechanism_options or OPTIONS.get(self.mechanism, MechanismOptions)()
 
     @property
     def takes_checkpoints(self) -> bool:
@@ -187,7 +164,6 @@ _KINDS: dict[str, type] = {
     "model": ModelSpec,
     "schedule": Schedule,
     "dense_schedule": Schedule,
-    "criterion": Criterion,
     "sync": Sync,
     "at_max_rows": RowLimitPolicy,
 }
@@ -223,7 +199,7 @@ class JobSpec(DispatchOptions):
     Example:
         >>> job = esd.JobSpec(
         ...     name="clicks", workers=2, features=(esd.Feature("user"), esd.Feature("item")), dense_features=1,
-        ...     batch_size=128, workloads=esd.equal_workloads(128, 2), mechanism="joint", alpha=1.0, policy="emark",
+        ...     batch_size=128, workloads=esd.equal_workloads(128, 2), mechanism="joint", policy="emark",
         ...     seed=0, window=2, tables=(esd.TableSpec("clicks", 16, esd.OptimizerSpec(), 0, 0.01),),
         ...     model=esd.ModelSpec("wdl", (64,), esd.OptimizerSpec()), parameter_servers=("127.0.0.1:50052",),
         ... )
@@ -255,8 +231,7 @@ class JobSpec(DispatchOptions):
         self._check_kinds()
         DispatchOptions.__post_init__(self)
         self._check_names()
-        if self.hash_field is not None:
-            _check_range("hash_field", self.hash_field, 0, self.fields - 1)
+        self.options.check_features(self.fields)
         _check_range("batch_size", self.batch_size, 1, _MOST_32)
         if min(self.workloads) < 0 or sum(self.workloads) != self.batch_size:
             raise InvalidArgument(

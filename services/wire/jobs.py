@@ -1,8 +1,7 @@
 """Job specifications on the wire.
 
 Plain options do not appear here: they have the same name in JobSpec and in its message, and both directions iterate
-over
-the fields of JobSpec.
+over the fields of JobSpec. The same holds for the options of a mechanism and of a way to synchronise.
 """
 
 from __future__ import annotations
@@ -12,13 +11,15 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.message import Message
 
 from esd.protos import common_pb2, dispatcher_pb2
 from esd.services.domain.columns import SampleColumns
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, Pooling
-from esd.services.domain.jobs import MAX_WORKERS, Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.jobs import MAX_WORKERS, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
+from esd.services.domain.mechanisms import OPTIONS, Criterion, MechanismOptions
 from esd.services.domain.schedules import CONSTANT, Decay, Schedule
 from esd.services.domain.sync import WAYS, Sync
 from esd.services.domain.tables import TableSpec
@@ -47,7 +48,7 @@ def decode_job(message: dispatcher_pb2.JobSpec) -> JobSpec:
     Raises:
         InvalidArgument: a part is missing, or a value is out of range; the message names the field.
     """
-    values = {field.name: _decode(field, message) for field in fields(JobSpec)}
+    values = {field.name: _decode(field, message, "job") for field in fields(JobSpec)}
     if not values["workloads"] and 1 <= message.workers <= MAX_WORKERS:  # otherwise JobSpec refuses the job
         values["workloads"] = equal_workloads(message.batch_size, message.workers)
     return JobSpec(**values)
@@ -70,14 +71,14 @@ def _encode(name: str, value: Any) -> Any:
     return None if value is None else encode(value)
 
 
-def _decode(field: Field[Any], message: dispatcher_pb2.JobSpec) -> Any:
+def _decode(field: Field[Any], message: Message, owner: str) -> Any:
     value = getattr(message, field.name)
     is_part = message.DESCRIPTOR.fields_by_name[field.name].has_presence
     if not (message.HasField(field.name) if is_part else value):
         if field.default is not MISSING:
             return field.default
         if is_part:
-            raise InvalidArgument(f"job.{field.name} is not set")
+            raise InvalidArgument(f"{owner}.{field.name} is not set")
     _, decode = _CODECS.get(field.name, _SAME)
     return decode(value)
 
@@ -175,13 +176,38 @@ def _decode_features(messages: Iterable[dispatcher_pb2.Feature]) -> tuple[Featur
     )
 
 
-# A way to synchronise and its message name their options alike; `Sync.way` has the way's name.
+# Options of a mechanism or of a way to synchronise are a member of a oneof, whose name is theirs; and the options have
+# the same names in their class and in its message.
+def _encode_options(options: Sync | MechanismOptions, message: Message) -> None:
+    member = getattr(message, options.name.replace("-", "_"))
+    member.SetInParent()
+    for option in fields(options):
+        value = _encode(option.name, getattr(options, option.name))
+        if value is not None:
+            setattr(member, option.name, value)
+
+
+def _decode_options(kind: type[Any], message: Message, member: str) -> Any:
+    return kind(**{option.name: _decode(option, getattr(message, member), member) for option in fields(kind)})
+
+
+def _encode_mechanism(options: MechanismOptions) -> dispatcher_pb2.MechanismOptions:
+    message = dispatcher_pb2.MechanismOptions()
+    _encode_options(options, message)
+    return message
+
+
+def _decode_mechanism(message: dispatcher_pb2.MechanismOptions) -> MechanismOptions | None:
+    name = message.WhichOneof("mechanism")
+    if name is None:
+        return None
+    options: MechanismOptions = _decode_options(OPTIONS[name.replace("_", "-")], message, name)
+    return options
+
+
 def _encode_sync(sync: Sync) -> dispatcher_pb2.Sync:
     message = dispatcher_pb2.Sync()
-    way = getattr(message, sync.name.replace("-", "_"))
-    way.SetInParent()
-    for option in fields(sync):
-        setattr(way, option.name, getattr(sync, option.name))
+    _encode_options(sync, message)
     return message
 
 
@@ -189,12 +215,15 @@ def _decode_sync(message: dispatcher_pb2.Sync) -> Sync:
     name = message.WhichOneof("way")
     if name is None:
         raise InvalidArgument(f"job.sync names no way to synchronise; there are {', '.join(WAYS)}")
-    way = WAYS[name.replace("_", "-")]
-    return way(**{option.name: getattr(getattr(message, name), option.name) for option in fields(way)})
+    sync: Sync = _decode_options(WAYS[name.replace("_", "-")], message, name)
+    return sync
 
 
 def _renewed(described: dict[str, Any]) -> dict[str, Any]:
-    """Returns the description of a job as this version writes it: `sync` was a name, its options fields of the job."""
+    """Returns the description of a job as this version writes it.
+
+    In earlier versions `sync` was a name, and its options and the options of all mechanisms were fields of every job.
+    """
     renewed = dict(described)
     options = {old: renewed.pop(old, 0) for old in ("direct", "replicated_rows", "pull_bound", "push_bound")}
     name = renewed.get("sync", "SYNC_ON_DEMAND")
@@ -206,7 +235,17 @@ def _renewed(described: dict[str, Any]) -> dict[str, Any]:
         }
         way = name.removeprefix("SYNC_").lower()
         renewed["sync"] = {way: ways.get(way, {})}
+    given = {old: renewed.pop(old) for old in _OPTIONS_OF_MECHANISMS if old in renewed}
+    own = OPTIONS.get(renewed.get("mechanism", ""))
+    if own is not None and given:
+        given.setdefault("alpha", 0.0)  # a share of 0 was not written
+        kept = {option.name: given[option.name] for option in fields(own) if option.name in given}
+        renewed["mechanism_options"] = {own.name.replace("-", "_"): kept}
     return renewed
+
+
+# Options that were fields of every job.
+_OPTIONS_OF_MECHANISMS = ("alpha", "auto_alpha", "criterion", "solver", "eviction_term", "hash_field", "horizon")
 
 
 def _encode_limits(limits: tuple[int, int]) -> dispatcher_pb2.WorkloadLimits:
@@ -227,6 +266,7 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "workloads": (tuple, tuple),
     "workload_limits": (_encode_limits, _decode_limits),
     "criterion": (CRITERIA.encode, CRITERIA.decode),
+    "mechanism_options": (_encode_mechanism, _decode_mechanism),
     "tables": (_encode_tables, _decode_tables),
     "model": (_encode_model, _decode_model),
     "schedule": (_encode_schedule, _decode_schedule),

@@ -12,7 +12,7 @@ from esd.run.options import RunOptions
 from esd.run.simulation import simulate_run
 from esd.run.train import train_attached
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.jobs import Criterion
+from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.tables import OptimizerKind
 
 OPTIONS = RunOptions(

@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table = esd.TableSpec("clicks", 4, esd.OptimizerSpec(), 0, 0.01)
     job = esd.JobSpec(
         name="clicks", workers=1, features=(esd.Feature("user"), esd.Feature("item")), dense_features=1, batch_size=2,
-        workloads=(2,), mechanism="joint", alpha=1.0, policy="emark", seed=0, window=2, tables=(table,),
+        workloads=(2,), mechanism="joint", policy="emark", seed=0, window=2, tables=(table,),
         model=esd.ModelSpec("wdl", (8,), esd.OptimizerSpec()), parameter_servers=("none",), labels=("clicked",),
     )  # fmt: skip
     arrays = {f"dense/{name}": value.numpy() for name, value in build_model(job).state_dict().items()}

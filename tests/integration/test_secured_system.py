@@ -19,7 +19,7 @@ from esd.run.export import export_model
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import Unauthenticated
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec
+from esd.services.domain.jobs import JobSpec, ModelSpec
 from esd.services.domain.state import JobPhase
 from esd.services.domain.sync import OnDemand
 from esd.services.domain.tables import OptimizerSpec, TableSpec
@@ -89,7 +89,7 @@ async def test_a_secured_system_trains(services: Services, certificates: Certifi
     )
     job = JobSpec(
         name="secured", workers=2, features=numbered_ids(3), dense_features=1, batch_size=8, workloads=(4, 4),
-        mechanism="esd", alpha=1.0, criterion=Criterion.MIN2_MIN, policy="emark", seed=7, window=2,
+        mechanism="esd", policy="emark", seed=7, window=2,
         tables=(TableSpec("embeddings", 4, OptimizerSpec(), 7, 0.1),), model=ModelSpec("wdl", (8,), OptimizerSpec()),
         parameter_servers=(server,), sync=OnDemand(direct=True),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import StaleEpoch
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.plans import EndOfStream, FlushPlan, IterationPlan, Membership, PlanMessage
 from esd.services.domain.reports import (
     FlushReport,
@@ -42,8 +42,6 @@ JOB = JobSpec(
     batch_size=8,
     workloads=(4, 4),
     mechanism="random",
-    alpha=1.0,
-    criterion=Criterion.MIN2_MIN,
     policy="lru",
     seed=7,
     window=2,

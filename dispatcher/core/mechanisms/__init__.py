@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
 
 from esd.dispatcher.core.mechanisms.brute_force import BruteForce
@@ -32,7 +31,7 @@ __all__ = [
 MECHANISMS: dict[str, Callable[[JobSpec], Mechanism]] = {
     "random": Random,
     "hash": Hash,
-    "history": History,
+    "history": lambda _job: History(),
     "laia": Laia,
     "laia-adaptive": LaiaAdaptive,
     "laia-two-choices": LaiaTwoChoices,
@@ -43,30 +42,9 @@ MECHANISMS: dict[str, Callable[[JobSpec], Mechanism]] = {
 }
 
 
-_OF_ESD = ("esd", "esd-priced")
-# Options of single mechanisms: the text in error messages, the mechanisms with the option, and the reason why others
-# refuse it. Joint has no eviction term, because one hardly changed its cost (docs/mechanisms.md).
-_OWN_OPTIONS = {
-    "eviction_term": ("eviction_term (--eviction-term)", _OF_ESD, "has none"),
-    "auto_alpha": ("auto_alpha (--alpha auto)", _OF_ESD, "has no exact part"),
-    "solver": ("solver {} (--solver)", _OF_ESD, "has no exact part"),
-    "horizon": ("horizon {} (--horizon)", ("joint",), "has none"),
-    "hash_field": ("hash_field {} (--hash-field)", ("hash",), "goes by all fields"),
-}
-_DEFAULTS = {field.name: field.default for field in fields(JobSpec) if field.name in _OWN_OPTIONS}
-
-
 def get_mechanism(job: JobSpec) -> Mechanism:
-    """Builds the mechanism that the job names.
-
-    Raises:
-        InvalidArgument: the name is not in MECHANISMS, or the job sets an option that the mechanism does not have.
-    """
+    """Builds the mechanism that the job names. Raises InvalidArgument if the name is not in MECHANISMS."""
     build = MECHANISMS.get(job.mechanism)
     if build is None:
         raise InvalidArgument(f"mechanism {job.mechanism!r} is unknown; known are {', '.join(MECHANISMS)}")
-    for option, (text, owners, lack) in _OWN_OPTIONS.items():
-        given = getattr(job, option)
-        if given != _DEFAULTS[option] and job.mechanism not in owners:
-            raise InvalidArgument(f"{text.format(given)} is for {' and '.join(owners)}, {job.mechanism} {lack}")
     return build(job)

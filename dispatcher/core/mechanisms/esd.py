@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from esd.dispatcher.solvers import Solution, Solver, get_training_solver
 from esd.dispatcher.solvers.protocol import AnyCosts, Prices
 from esd.services.domain.jobs import JobSpec, scale_workloads
+from esd.services.domain.mechanisms import EsdOptions
 
 _FINER = 16  # units per link cost unit with an eviction term, since a link may cost 1 and its evictions a fraction
 _FINER_LIMIT = 2**25  # with evictions at most doubling a cost, entries stay below 2^30
@@ -28,7 +30,7 @@ class Esd:
     lookahead = 0
 
     def __init__(self, job: JobSpec, *, priced: bool = False) -> None:
-        """Reads the parameters of HybridDis from the job.
+        """Reads the parameters of HybridDis from the job's `EsdOptions`.
 
         Args:
             job: `alpha` is the share of samples for Opt, or its maximum if `auto_alpha` adapts the share to the time
@@ -41,11 +43,12 @@ class Esd:
             InvalidArgument: the solver is unknown.
             FailedPrecondition: the solver needs a device that this machine does not have.
         """
-        self._alpha = job.alpha
-        self._share = AffordableShare(job.alpha) if job.auto_alpha else None
-        self._criterion = job.criterion
+        options = cast(EsdOptions, job.options)
+        self._alpha = options.alpha
+        self._share = AffordableShare(options.alpha) if options.auto_alpha else None
+        self._criterion = options.criterion
         self._priced = priced
-        self._solver = _WarmStart(get_training_solver(job.solver))
+        self._solver = _WarmStart(get_training_solver(options.solver))
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Builds the cost matrix (Alg. 1) and runs HybridDis (Alg. 2) on it, with samples ordered by their content."""

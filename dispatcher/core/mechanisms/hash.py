@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from esd.dispatcher.core.mechanisms.draws import content_order
 from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from esd.native import solver
 from esd.services.domain.jobs import JobSpec
+from esd.services.domain.mechanisms import HashOptions
 
 _PROFILED_BATCHES = 16
 _PROFILED_SAMPLES = 16_384  # ends the profile earlier with large batches, so that it does not delay decisions
@@ -29,9 +30,10 @@ class Hash:
     lookahead = 0
 
     def __init__(self, job: JobSpec) -> None:
-        """Reads `job.hash_field`, the number of the field; None makes the mechanism choose it."""
-        self._given = job.hash_field is not None
-        self._field = job.hash_field or 0
+        """Reads the number of the field from the job's `HashOptions`; None makes the mechanism choose it."""
+        given = cast(HashOptions, job.options).hash_field
+        self._given = given is not None
+        self._field = given or 0
         self._profile: list[tuple[NDArray[np.uint64], NDArray[np.int32]]] | None = []
         self._next = 0  # the iteration that is profiled next
         if self._given or job.fields == 1:

@@ -9,7 +9,6 @@ import numpy as np
 from esd.dispatcher.core.mechanisms.draws import content_order
 from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from esd.dispatcher.solvers import get_training_solver
-from esd.services.domain.jobs import JobSpec
 
 
 class History:
@@ -21,8 +20,8 @@ class History:
 
     lookahead = 0
 
-    def __init__(self, job: JobSpec) -> None:
-        self._solver = get_training_solver(job.solver)
+    def __init__(self) -> None:
+        self._solver = get_training_solver("auto")
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Assigns the batch by an exact solver, with samples ordered by their content."""

@@ -20,7 +20,7 @@ class Joint:
 
     def __init__(self, job: JobSpec) -> None:
         self._seed = job.seed
-        self.lookahead = job.horizon - 1
+        self.lookahead = job.options.horizon - 1
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Searches until the rounds or the time run out, and returns the best assignment."""

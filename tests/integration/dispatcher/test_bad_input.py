@@ -96,8 +96,10 @@ async def test_hybrid_dis(
         ("batch_size", 0, "batch_size is 0"),
         ("batch_size", 9, r"workloads \[4, 4\] must not be negative and must sum to batch_size 9"),
         ("window", 0, "window is 0"),
-        ("alpha", float("nan"), "alpha is nan"),
-        ("criterion", 17, "criterion is 17"),
+        ("mechanism_options", {"esd": {"alpha": float("nan")}}, "alpha is nan"),
+        ("mechanism_options", {"esd": {"criterion": 17}}, "criterion is 17"),
+        ("mechanism_options", {"joint": {"horizon": 65}}, r"horizon is 65, it must be in 1\.\.64"),
+        ("mechanism_options", {"joint": {"horizon": 2}}, r"JointOptions\(horizon=2\), mechanism random has none"),
     ],
 )
 async def test_create_job(dispatcher: Dispatcher, field: str, value: object, text: str) -> None:

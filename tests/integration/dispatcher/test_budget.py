@@ -10,6 +10,7 @@ import pytest
 from esd.dispatcher.core.decision_log import IterationPlanned, JobOpened, Observed, read_decisions
 from esd.dispatcher.simulator.decision_replay import replay_decisions
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.mechanisms import EsdOptions
 from esd.services.runtime.metrics import REGISTRY
 from esd.services.wire.jobs import job_of_json
 from esd.services.wire.plans import digest_of
@@ -32,7 +33,12 @@ def metric(name: str, **labels: str) -> float:
 
 
 @pytest.mark.parametrize(
-    "options", [{"mechanism": "joint"}, {"mechanism": "laia-adaptive"}, {"mechanism": "esd", "auto_alpha": True}]
+    "options",
+    [
+        {"mechanism": "joint"},
+        {"mechanism": "laia-adaptive"},
+        {"mechanism": "esd", "mechanism_options": EsdOptions(auto_alpha=True)},
+    ],
 )
 async def test_a_measured_budget_is_recorded_and_its_decisions_are_made_again(
     start_dispatcher: Any, tmp_path: Path, options: dict[str, Any]

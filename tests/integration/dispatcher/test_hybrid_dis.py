@@ -8,7 +8,7 @@ import pytest
 
 import esd
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.jobs import Criterion
+from esd.services.domain.mechanisms import Criterion
 from tests.support.simple_clients import Dispatcher
 
 

@@ -20,6 +20,7 @@ from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.run.results import training_result
 from esd.services.domain.jobs import JobSpec
+from esd.services.domain.mechanisms import EsdOptions
 from esd.services.domain.state import ShadowCost
 from esd.services.runtime.metrics import REGISTRY
 from esd.services.runtime.settings import SettingsError, load
@@ -104,7 +105,9 @@ async def test_a_batch_does_not_wait_for_others_for_long(monkeypatch: pytest.Mon
 
 
 async def test_a_shadow_has_no_options_of_the_mechanism_in_force() -> None:
-    job = replace(JOB, solver="hungarian", eviction_term=True, horizon=4, workload_limits=(4, 12), measured_links=True)
+    job = replace(
+        JOB, mechanism_options=EsdOptions(0.5, eviction_term=True), workload_limits=(4, 12), measured_links=True
+    )
     shadows = Shadows(("laia",))
     shadows.start(job, WORKERS)
     for iteration, batch in enumerate(BATCHES):

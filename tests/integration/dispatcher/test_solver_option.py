@@ -8,6 +8,7 @@ import pytest
 from esd.dispatcher.core.decision_log import read_decisions
 from esd.dispatcher.simulator.decision_replay import replay_decisions
 from esd.services.domain.errors import FailedPrecondition, Unavailable
+from esd.services.domain.mechanisms import EsdOptions
 from esd.services.wire.jobs import job_of_json
 from esd.services.wire.plans import digest_of
 from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples
@@ -22,10 +23,12 @@ async def test_a_trained_job_costs_the_same_under_every_solver_and_replays(
     for solver in ("dual", "paths"):
         log = tmp_path / f"{solver}.jsonl"
         dispatcher = await start_dispatcher(decision_log=log)
-        await run_to_the_end(dispatcher, job_with(mechanism="esd", solver=solver), BATCHES)
+        await run_to_the_end(
+            dispatcher, job_with(mechanism="esd", mechanism_options=EsdOptions(solver=solver)), BATCHES
+        )
         costs[solver] = (await dispatcher.client.describe()).cost_seconds
         opened, *records = read_decisions(log)
-        assert opened.job["solver"] == solver
+        assert opened.job["mechanism_options"]["esd"]["solver"] == solver
         totals = replay_decisions(
             lambda: [opened, *records],  # noqa: B023
             job_of_json(opened.job),
@@ -44,5 +47,7 @@ async def test_a_job_whose_solver_has_no_device_is_not_opened(
 
     monkeypatch.setattr("esd.dispatcher.solvers.open_device", fail)
     with pytest.raises(FailedPrecondition, match="solver hungarian-cuda needs a CUDA device"):
-        await dispatcher.client.create_job(job_with(mechanism="esd", solver="hungarian-cuda"))
+        await dispatcher.client.create_job(
+            job_with(mechanism="esd", mechanism_options=EsdOptions(solver="hungarian-cuda"))
+        )
     assert await dispatcher.client.describe() is None

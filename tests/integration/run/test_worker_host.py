@@ -23,7 +23,7 @@ SECONDS = 120
 
 JOB = JobSpec(
     name="job", workers=1, features=numbered_ids(4), dense_features=3, batch_size=8, workloads=(8,), mechanism="random",
-    alpha=0.0, policy="lru", seed=7, window=2,
+    policy="lru", seed=7, window=2,
     tables=(TableSpec("rows", 5, OptimizerSpec(), seed=7, init_scale=0.1),),
     model=ModelSpec("wdl", (8,), OptimizerSpec()), parameter_servers=("127.0.0.1:1",),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.server_client import ServerClient
 
@@ -27,8 +27,6 @@ def small_job(
         batch_size=12,
         workloads=tuple(workloads or equal_workloads(12, workers)),
         mechanism="random",
-        alpha=0.0,
-        criterion=Criterion.MIN2_MIN,
         policy="lru",
         seed=7,
         window=4,

@@ -11,7 +11,7 @@ import pytest
 from esd.dispatcher.core.cost_model import Operations
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import Feature, Pooling, numbered_ids
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 
@@ -211,8 +211,8 @@ def _entries(transfers: Transfers) -> list[tuple[int, int, int]]:
 
 def _job(**changes: object) -> JobSpec:
     """A job of 4 workers and 3 fields unless told otherwise; workloads default to equal shares."""
-    values: dict = {"workers": 4, "fields": 3, "batch_size": 16, "mechanism": "random", "alpha": 1.0, "seed": 7}
-    values |= {"criterion": Criterion.MIN2_MIN, "policy": "emark", "window": 1} | changes
+    values: dict = {"workers": 4, "fields": 3, "batch_size": 16, "mechanism": "random", "seed": 7}
+    values |= {"policy": "emark", "window": 1} | changes
     fields, longest = values.pop("fields"), values.pop("longest", None)
     values["features"] = numbered_ids(fields)
     if longest is not None:

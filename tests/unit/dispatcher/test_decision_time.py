@@ -11,16 +11,17 @@ from esd.dispatcher.core.feedback import Feedback
 from esd.dispatcher.core.mechanisms.esd import AffordableShare
 from esd.dispatcher.core.planner import Planner
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.mechanisms import EsdOptions, JointOptions
 
 BANDWIDTHS, CACHES = [4e6, 4e6, 1e6, 1e6], [80] * 4
 
 ADAPTIVE = {
     "joint": {"mechanism": "joint"},
-    "horizon": {"mechanism": "joint", "horizon": 3},
+    "horizon": {"mechanism": "joint", "mechanism_options": JointOptions(3)},
     "balanced": {"mechanism": "joint", "workload_limits": (4, 24)},
     "tables": {"mechanism": "laia-adaptive"},
-    "alpha": {"mechanism": "esd", "auto_alpha": True},
-    "priced": {"mechanism": "esd-priced", "auto_alpha": True},
+    "alpha": {"mechanism": "esd", "mechanism_options": EsdOptions(auto_alpha=True)},
+    "priced": {"mechanism": "esd-priced", "mechanism_options": EsdOptions(auto_alpha=True)},
 }
 
 
@@ -57,7 +58,11 @@ def test_no_time_at_all_is_enough_for_a_decision(make_job, make_batches, options
 def test_a_job_without_a_budget_notes_nothing_and_takes_all_of_alpha(make_job, make_batches):
     (batch,) = make_batches(1, samples=48, fields=6, rows=150, seed=5)
     exact, auto = (
-        Planner(make_job(batch_size=48, fields=6, mechanism="esd", auto_alpha=auto), BANDWIDTHS, CACHES).plan(batch)
+        Planner(
+            make_job(batch_size=48, fields=6, mechanism="esd", mechanism_options=EsdOptions(auto_alpha=auto)),
+            BANDWIDTHS,
+            CACHES,
+        ).plan(batch)
         for auto in (False, True)
     )
     assert auto.efforts == []

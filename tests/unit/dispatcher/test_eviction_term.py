@@ -9,8 +9,8 @@ from esd.dispatcher.core.mechanisms.esd import Esd
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import simulate
 from esd.native.engine import Engine
-from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import numbered_ids
+from esd.services.domain.mechanisms import EsdOptions
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
@@ -56,7 +56,7 @@ def test_a_sample_stays_away_from_a_cache_that_it_would_overflow(make_job):
         problem = DispatchInput(
             engine, ids_only(ids), np.array([1, 1, 0], np.int32), 0, LINKS, SIZES, eviction_costs=evictions
         )
-        return Esd(make_job()).decide(problem)
+        return Esd(make_job(mechanism="esd")).decide(problem)
 
     assert assign(np.array([0.0, 0.3, 0.0])).workers.tolist() == [1, 0]
     assert assign(np.array([0.3, 0.3, 0.0])).workers.tolist() == [1, 0]
@@ -73,7 +73,7 @@ def test_very_unequal_links_leave_no_room_for_finer_costs(make_job):
     problem = DispatchInput(
         engine, ids_only(ids), np.array([1, 1], np.int32), 0, links, SIZES, eviction_costs=links * 1.0
     )
-    assert Esd(make_job()).decide(problem).expected_cost == 2 * (1 + 2**28)
+    assert Esd(make_job(mechanism="esd")).decide(problem).expected_cost == 2 * (1 + 2**28)
 
 
 def test_evictions_that_count_cost_less_where_caches_are_small(make_job, make_batches):
@@ -81,7 +81,7 @@ def test_evictions_that_count_cost_less_where_caches_are_small(make_job, make_ba
     costs = {
         term: simulate(
             Planner(
-                make_job(mechanism="esd", batch_size=64, fields=6, eviction_term=term),
+                make_job(mechanism="esd", batch_size=64, fields=6, mechanism_options=EsdOptions(eviction_term=term)),
                 [625e6, 625e6, 62.5e6, 62.5e6],
                 [120] * 4,
             ),
@@ -90,9 +90,3 @@ def test_evictions_that_count_cost_less_where_caches_are_small(make_job, make_ba
         for term in (False, True)
     }
     assert costs[True] < costs[False]
-
-
-@pytest.mark.parametrize("mechanism", ["joint", "laia", "hash", "random"])
-def test_mechanisms_without_an_eviction_term_refuse_it(make_job, mechanism):
-    with pytest.raises(InvalidArgument, match=rf"is for esd and esd-priced, {mechanism} has none"):
-        Planner(make_job(mechanism=mechanism, eviction_term=True), [1e6] * 4, [30] * 4)

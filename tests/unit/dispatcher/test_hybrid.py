@@ -9,7 +9,7 @@ from esd.dispatcher.core.hybrid import hybrid_dis
 from esd.dispatcher.solvers import get_solver
 from esd.native import solver as native
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.jobs import Criterion
+from esd.services.domain.mechanisms import Criterion
 
 AUTO = get_solver("auto")
 

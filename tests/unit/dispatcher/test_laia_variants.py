@@ -15,6 +15,7 @@ from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import simulate
 from esd.native.engine import Engine
 from esd.services.domain.features import numbered_ids
+from esd.services.domain.mechanisms import EsdOptions
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
@@ -161,7 +162,8 @@ def test_priced_heuristic_is_nearer_to_the_optimum(make_job, make_batches):
     bandwidths = [625e6, 625e6, 62.5e6, 62.5e6]
     costs = {
         (mechanism, alpha): simulate(
-            Planner(make_job(mechanism=mechanism, alpha=alpha, **job), bandwidths, [400] * 4), stream
+            Planner(make_job(mechanism=mechanism, mechanism_options=EsdOptions(alpha), **job), bandwidths, [400] * 4),
+            stream,
         ).cost_seconds
         for mechanism, alpha in (("esd", 0.0), ("esd-priced", 0.0), ("esd", 1.0))
     }

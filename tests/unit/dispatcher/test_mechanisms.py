@@ -14,6 +14,7 @@ from esd.native import solver
 from esd.native.engine import Engine
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import numbered_ids
+from esd.services.domain.mechanisms import HashOptions
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
@@ -112,8 +113,11 @@ def by_field(rng, batches=20, samples=24):
 
 def test_hash_goes_by_the_field_that_promises_most(make_job):
     """It finds it by itself, and then decides as if it had been told."""
-    chosen, told = Hash(make_job(fields=4)), Hash(make_job(fields=4, hash_field=1))
-    other = Hash(make_job(fields=4, hash_field=0))
+    chosen, told = (
+        Hash(make_job(fields=4, mechanism="hash")),
+        Hash(make_job(fields=4, mechanism="hash", mechanism_options=HashOptions(1))),
+    )
+    other = Hash(make_job(fields=4, mechanism="hash", mechanism_options=HashOptions(0)))
     engine, differs = Engine([96] * 3, "lru"), 0
     for t, ids in enumerate(by_field(np.random.default_rng(3))):
         engine.prepare(ids)
@@ -126,7 +130,7 @@ def test_hash_goes_by_the_field_that_promises_most(make_job):
 
 def test_hash_refuses_a_field_that_samples_do_not_have(make_job):
     with pytest.raises(InvalidArgument, match=r"hash_field is 3, it must be in 0\.\.2"):
-        make_job(fields=3, hash_field=3)
+        make_job(fields=3, mechanism="hash", mechanism_options=HashOptions(3))
 
 
 def test_history_goes_by_the_shares_of_past_trainings(make_job):
@@ -144,7 +148,7 @@ def test_history_goes_by_the_shares_of_past_trainings(make_job):
         [0, 0, 0],
     ]
     ids = np.array([[1, 2], [1, 3], [3, 3], [9, 8]], np.uint64)
-    assert decide(History(make_job()), engine, [1, 2, 1], 3, ids).workers.tolist() == [0, 1, 1, 2]
+    assert decide(History(), engine, [1, 2, 1], 3, ids).workers.tolist() == [0, 1, 1, 2]
 
 
 def test_shares_of_past_trainings_equal_their_reference_and_outlive_a_snapshot():
@@ -195,6 +199,6 @@ def test_replay_refuses_what_its_table_does_not_cover(capacities, iteration):
 
 def test_mechanisms_do_not_change_the_state(make_job, warm_engine):
     before = warm_engine.snapshot()
-    for mechanism in (Random(make_job()), Laia(make_job()), Hash(make_job())):
+    for mechanism in (Random(make_job()), Laia(make_job()), Hash(make_job(mechanism="hash"))):
         decide(mechanism, warm_engine, [8, 8, 8], 11)
     assert warm_engine.snapshot() == before

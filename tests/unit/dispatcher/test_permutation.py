@@ -11,6 +11,7 @@ import pytest
 
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import with_lookahead
+from esd.services.domain.mechanisms import EsdOptions, JointOptions
 from tests.unit.dispatcher.test_planner import plan_bytes
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
@@ -53,12 +54,12 @@ def decisions(job, stream):
         {"mechanism": "hash"},
         {"mechanism": "history"},
         {"mechanism": "joint"},
-        {"mechanism": "joint", "horizon": 3},
+        {"mechanism": "joint", "mechanism_options": JointOptions(3)},
         {"mechanism": "joint", "workload_limits": (2, 8)},
         {"mechanism": "esd"},
-        {"mechanism": "esd", "alpha": 0.5},
-        {"mechanism": "esd", "eviction_term": True},
-        {"mechanism": "esd-priced", "alpha": 0.25},
+        {"mechanism": "esd", "mechanism_options": EsdOptions(0.5)},
+        {"mechanism": "esd", "mechanism_options": EsdOptions(eviction_term=True)},
+        {"mechanism": "esd-priced", "mechanism_options": EsdOptions(0.25)},
     ],
     ids=lambda changes: "-".join(str(value) for value in changes.values()),
 )

@@ -8,6 +8,7 @@ from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import with_lookahead
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 from esd.services.domain.jobs import RowLimitPolicy, scale_workloads
+from esd.services.domain.mechanisms import EsdOptions, JointOptions
 
 SCALABLE = sorted(set(MECHANISMS) - {"brute-force"})
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
@@ -68,7 +69,7 @@ def test_plans_train_the_model_of_a_single_process(
 
 @pytest.mark.parametrize("mechanism", SCALABLE)
 def test_lists_are_trained_as_in_a_single_process(make_job, make_batches, make_cluster, mechanism):
-    job = make_job(mechanism=mechanism, longest=3, horizon=2 if mechanism == "joint" else 1)
+    job = make_job(mechanism=mechanism, longest=3, mechanism_options=JointOptions(2) if mechanism == "joint" else None)
     cache_rows = [34, 40, 36, 100]
     planner = Planner(job, BANDWIDTHS, cache_rows)
     batches = make_batches(40, samples=16, fields=3, rows=80, seed=3, longest=3)
@@ -88,7 +89,7 @@ def test_sixty_four_workers(make_job, make_batches, make_cluster):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.25, 1.0])
 def test_esd_meets_unequal_workloads_at_any_alpha(make_job, make_batches, make_cluster, alpha):
-    job = make_job(mechanism="esd", alpha=alpha, workloads=(7, 5, 4, 0))
+    job = make_job(mechanism="esd", mechanism_options=EsdOptions(alpha), workloads=(7, 5, 4, 0))
     planner = Planner(job, BANDWIDTHS, [21, 15, 12, 1])
     run(planner, make_cluster([21, 15, 12, 1]), make_batches(40, samples=16, fields=3, rows=60, seed=11))
 
@@ -168,10 +169,11 @@ def test_a_planner_that_cannot_work_is_refused(make_job, changes, bandwidths, ca
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "alpha", "gap"), [("esd", 1.0, 0), ("esd", 0.5, 0), ("esd", 0.0, None), ("laia", 1, None)]
+    ("mechanism", "options", "gap"),
+    [("esd", None, 0), ("esd", EsdOptions(0.5), 0), ("esd", EsdOptions(0.0), None), ("laia", None, None)],
 )
-def test_a_decision_carries_the_certificate_of_its_exact_part(make_job, make_batches, mechanism, alpha, gap):
-    planner = Planner(make_job(mechanism=mechanism, alpha=alpha), [1e6, 1e6, 1e5, 1e5], [40] * 4)
+def test_a_decision_carries_the_certificate_of_its_exact_part(make_job, make_batches, mechanism, options, gap):
+    planner = Planner(make_job(mechanism=mechanism, mechanism_options=options), [1e6, 1e6, 1e5, 1e5], [40] * 4)
     for batch in make_batches(4, samples=16, fields=3, rows=80, seed=1):
         assert planner.plan(batch).gap == gap
 

@@ -12,6 +12,7 @@ from esd.dispatcher.core.learned import Snapshot
 from esd.dispatcher.core.planner import Planner
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import RowLimitPolicy
+from esd.services.domain.mechanisms import EsdOptions
 from esd.services.domain.sync import Proactive
 from tests.support.simple_clients import job_with, samples
 
@@ -57,7 +58,7 @@ LEARNING = [
     {"workload_limits": (1, 12), "mechanism": "hash"},
     {"workload_limits": (1, 12), "mechanism": "laia", "measured_links": True},
     {"mechanism": "esd", "measured_links": True},
-    {"mechanism": "esd", "eviction_term": True},
+    {"mechanism": "esd", "mechanism_options": EsdOptions(eviction_term=True)},
     {"mechanism": "hash"},
     {"mechanism": "esd", "sync": Proactive()},
 ]

@@ -13,6 +13,7 @@ from esd.dispatcher.simulator.simulate import simulate, trace_batches, with_look
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature
 from esd.services.domain.ids import in_table
+from esd.services.domain.mechanisms import EsdOptions
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
@@ -123,7 +124,11 @@ def test_knowing_the_sizes_saves_bytes(make_job, mechanism):
 @pytest.mark.parametrize("policy", ["emark", "emark-size"])
 def test_every_mechanism_keeps_the_caches_within_their_bytes(make_job, make_batches, make_cluster, mechanism, policy):
     """The independent cluster refuses forbidden plans; here caches have the room of 120 rows of 4 values."""
-    job = make_job(mechanism=mechanism, policy=policy, eviction_term=mechanism == "esd")
+    job = make_job(
+        mechanism=mechanism,
+        policy=policy,
+        mechanism_options=EsdOptions(eviction_term=True) if mechanism == "esd" else None,
+    )
     planner = Planner(with_tables(job, tables((4, 8, 16))), BANDWIDTHS, [120] * 4)
     cluster = make_cluster([120] * 4, several_tables=True)
     stream = in_tables_of_fields(make_batches(12, samples=16, fields=3, rows=300, seed=2))

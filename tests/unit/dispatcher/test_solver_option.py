@@ -6,6 +6,7 @@ import esd.dispatcher.solvers
 from esd.dispatcher.core.planner import Planner, check_job
 from esd.dispatcher.simulator.simulate import simulate
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from esd.services.domain.mechanisms import EsdOptions
 
 BANDWIDTHS, CACHES = [4e6, 4e6, 1e6, 1e6], [60] * 4
 
@@ -25,7 +26,11 @@ def no_device(monkeypatch):
 def test_every_solver_makes_the_same_decisions(make_job, make_batches, mechanism, alpha):
     stream = make_batches(25, samples=32, fields=3, rows=200, seed=5)
     planners = {
-        solver: Planner(make_job(batch_size=32, mechanism=mechanism, alpha=alpha, solver=solver), BANDWIDTHS, CACHES)
+        solver: Planner(
+            make_job(batch_size=32, mechanism=mechanism, mechanism_options=EsdOptions(alpha, solver=solver)),
+            BANDWIDTHS,
+            CACHES,
+        )
         for solver in ("auto", "dual", "paths")
     }
     used = {solver: set() for solver in planners}
@@ -43,7 +48,9 @@ def test_every_solver_makes_the_same_decisions(make_job, make_batches, mechanism
 def test_a_simulated_job_costs_the_same_under_every_solver(make_job, make_batches):
     stream = make_batches(25, samples=16, fields=3, rows=200, seed=5)
     costs = {
-        simulate(Planner(make_job(mechanism="esd", solver=solver), BANDWIDTHS, CACHES), stream).cost_seconds
+        simulate(
+            Planner(make_job(mechanism="esd", mechanism_options=EsdOptions(solver=solver)), BANDWIDTHS, CACHES), stream
+        ).cost_seconds
         for solver in ("dual", "paths")
     }
     assert len(costs) == 1
@@ -53,14 +60,9 @@ def test_a_simulated_job_costs_the_same_under_every_solver(make_job, make_batche
 @pytest.mark.parametrize("solver", ["hungarian-cuda", "dual-cuda"])
 def test_a_cuda_solver_without_a_device_is_refused_by_name(make_job, solver):
     with pytest.raises(FailedPrecondition, match=rf"solver {solver} needs a CUDA device .*--solver.*: .*no driver"):
-        check_job(make_job(mechanism="esd", solver=solver))
+        check_job(make_job(mechanism="esd", mechanism_options=EsdOptions(solver=solver)))
 
 
 def test_an_unknown_solver_is_refused_by_name(make_job):
     with pytest.raises(InvalidArgument, match="solver 'simplex' is unknown, it must be one of auto, dual, paths"):
-        check_job(make_job(mechanism="esd", solver="simplex"))
-
-
-def test_a_solver_is_refused_where_nothing_is_solved(make_job):
-    with pytest.raises(InvalidArgument, match="is for esd and esd-priced, joint has no exact part"):
-        check_job(make_job(mechanism="joint", solver="paths"))
+        check_job(make_job(mechanism="esd", mechanism_options=EsdOptions(solver="simplex")))

@@ -11,6 +11,7 @@ from esd.dispatcher.simulator.alternatives import Cluster, get_alternative
 from esd.dispatcher.simulator.alternatives.alternative import Trained
 from esd.dispatcher.simulator.simulate import trace_batches
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.mechanisms import JointOptions
 from esd.services.domain.sync import Full, OnDemand, Proactive, Replicated, Uncached, WriteThrough
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime import metrics
@@ -88,9 +89,9 @@ def test_vanilla_pushes_what_scheduling_need_not_even_pull(make_job, second, pul
 
 
 def test_a_shadow_pushes_as_the_job_does(make_job):
-    job = make_job(sync=Full(), mechanism="joint", horizon=3)
+    job = make_job(sync=Full(), mechanism="joint", mechanism_options=JointOptions(3))
     shadow = job.under("laia")
-    assert (shadow.mechanism, shadow.sync, shadow.horizon) == ("laia", Full(), 1)
+    assert (shadow.mechanism, shadow.sync, shadow.mechanism_options) == ("laia", Full(), None)
 
 
 def late_pushes(decision):

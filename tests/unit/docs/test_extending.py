@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,16 @@ from typer.testing import CliRunner
 from esd.cli.main import app
 from esd.data import open_data
 from esd.dispatcher.core.mechanisms import MECHANISMS
+from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.core.sync import PLANNING
 from esd.native import engine
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.tables import Tables
+from esd.run.options import RunOptions
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.mechanisms import OPTIONS
 from esd.services.domain.sync import WAYS, parse_sync
-from examples.extending.mechanism import ByField
+from examples.extending.mechanism import ByField, ByFieldOptions
 from examples.extending.periodic import Periodic, PeriodicPlanning
 from examples.extending.store import SqliteStore
 from tests.support.stores import SPEC, assert_rows, rows_of
@@ -35,19 +39,36 @@ PAGE = (ROOT / "docs" / "extending.md").read_text()
 def test_the_page_shows_what_the_files_hold() -> None:
     files = [path.read_text() for path in EXAMPLES.iterdir() if path.is_file()]
     blocks = re.findall(r"```(?:python|cpp)\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     assert [block for block in blocks if not any(block in file for file in files)] == []
 
 
 def test_the_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     assert '"by-field": ByField,' in PAGE
+    assert '"by-field": ByFieldOptions,' in PAGE
     monkeypatch.setitem(MECHANISMS, "by-field", ByField)
+    monkeypatch.setitem(OPTIONS, "by-field", ByFieldOptions)
     options = ["--data", "synthetic:criteo", "--iterations", "20", "--cache-rows", "4000", "--dim", "8", "--json"]
     costs = {}
     for mechanism in ("random", "by-field"):
         result = CliRunner().invoke(app, ["simulate", *options, "--mechanism", mechanism], catch_exceptions=False)
         costs[mechanism] = json.loads(result.stdout.splitlines()[-1])["cost_seconds"]
     assert 0 < costs["by-field"] < costs["random"]
+
+    options = RunOptions(data="synthetic:criteo", mechanism="by-field")
+    features = options.open(1).features
+    job = options.job(features=features, dense_features=(), parameter_servers=("ps:1",))
+    assert job.mechanism_options == ByFieldOptions(by_field=0)
+    batch = next(iter(options.open(job.batch_size)))
+    assignments = []
+    for field in (0, len(features) - 1):
+        planner = Planner(replace(job, mechanism_options=ByFieldOptions(by_field=field)), [1.0] * 4, [9000] * 4)
+        assignments.append(planner.plan(batch).assignment.tolist())
+    assert assignments[0] != assignments[1]
+    with pytest.raises(InvalidArgument, match=rf"by_field is {len(features)}, it must be in 0\.\."):
+        replace(job, mechanism_options=ByFieldOptions(by_field=len(features)))
+    with pytest.raises(InvalidArgument, match="mechanism laia has none"):
+        replace(job, mechanism="laia")
 
 
 # Three rows are trained by one worker, in an iteration each; every second iteration lets it push what it trained.

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from esd.protos import common_pb2, dispatcher_pb2
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, Pooling
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
+from esd.services.domain.mechanisms import OPTIONS, Criterion, EsdOptions, HashOptions, JointOptions, MechanismOptions
 from esd.services.domain.schedules import CONSTANT, Decay, Schedule
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.wire.jobs import CRITERIA, decode_job, encode_job
@@ -43,6 +44,23 @@ SCHEDULES = st.sampled_from(
     [CONSTANT, Schedule(warm_up=3), Schedule(Decay.COSINE, 3, 10, 0.1), Schedule(Decay.STEP, 0, 7, 0.0)]
 )
 
+OF_ESD = st.builds(
+    EsdOptions,
+    alpha=st.floats(0, 1),
+    auto_alpha=st.booleans(),
+    criterion=st.sampled_from(Criterion),
+    solver=st.sampled_from(["auto", "paths", "dual-cuda"]),
+    eviction_term=st.booleans(),
+)
+# The options of each mechanism, for samples of so many fields.
+MECHANISMS: dict[str, Callable[[int], st.SearchStrategy[MechanismOptions | None]]] = {
+    "laia": lambda _: st.none(),
+    "esd": lambda _: OF_ESD,
+    "esd-priced": lambda _: OF_ESD,
+    "joint": lambda _: st.builds(JointOptions, st.integers(1, 64)),
+    "hash": lambda fields: st.builds(HashOptions, st.none() | st.integers(0, fields - 1)),
+}
+
 
 @st.composite
 def jobs(draw: st.DrawFn) -> JobSpec:
@@ -54,6 +72,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         for i, pooling in enumerate(poolings)
     )
     dense = draw(st.integers(0, 100))
+    mechanism = draw(st.sampled_from(sorted(MECHANISMS)))
     return JobSpec(
         name=draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)),
         workers=len(workloads),
@@ -64,9 +83,8 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         rules=draw(st.sampled_from([(), (("label", "1 from 4 on"), ("missing age", "35"))])),
         batch_size=sum(workloads),
         workloads=tuple(workloads),
-        mechanism=draw(st.sampled_from(["random", "laia", "esd"])),
-        alpha=draw(st.floats(0, 1)),
-        criterion=draw(st.sampled_from(Criterion)),
+        mechanism=mechanism,
+        mechanism_options=draw(st.none() | MECHANISMS[mechanism](fields)),
         policy=draw(st.sampled_from(["emark", "lru", "lfu"])),
         seed=draw(SEED),
         window=draw(st.integers(1, 100)),
@@ -80,10 +98,6 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         measured_links=draw(st.booleans()),
         max_rows=draw(st.integers(1, 2**64 - 1)),
         at_max_rows=draw(st.sampled_from(RowLimitPolicy)),
-        eviction_term=draw(st.booleans()),
-        hash_field=draw(st.none() | st.integers(0, fields - 1)),
-        horizon=draw(st.integers(1, 64)),
-        solver=draw(st.sampled_from(["auto", "paths", "dual-cuda"])),
         checkpoint_every=draw(st.integers(0, 10**6)),
         checkpoint_seconds=draw(st.floats(0, 1e6)),
         checkpoints_kept=draw(st.integers(1, 100)),
@@ -98,7 +112,7 @@ def good_job() -> dispatcher_pb2.JobSpec:
         features=[dispatcher_pb2.Feature(name="user"), dispatcher_pb2.Feature(name="item")],
         batch_size=8,
         mechanism="esd",
-        alpha=0.5,
+        mechanism_options=dispatcher_pb2.MechanismOptions(esd={"alpha": 0.5}),
         policy="emark",
         window=2,
         tables=[common_pb2.TableSpec(name="t", dimension=4, optimizer=optimizer, init_scale=0.1)],
@@ -130,14 +144,24 @@ def test_a_job_and_its_message_have_the_same_fields() -> None:
 def test_what_a_message_leaves_out_is_as_in_a_job_that_leaves_it_out() -> None:
     job = decode_job(good_job())
     for field in fields(JobSpec):
-        if field.default is not MISSING:
+        if field.default is not MISSING and field.name != "mechanism_options":
             assert getattr(job, field.name) == field.default
 
 
-def test_no_workloads_mean_equal_shares_and_no_criterion_the_papers() -> None:
-    job = decode_job(good_job())
-    assert job.workloads == equal_workloads(8, 3)
-    assert job.criterion is Criterion.MIN2_MIN
+@pytest.mark.parametrize("options", OPTIONS.values())
+def test_options_that_a_message_leaves_out_have_their_defaults(options: type[MechanismOptions]) -> None:
+    message = good_job()
+    message.mechanism = options.name
+    message.ClearField("mechanism_options")
+    getattr(message.mechanism_options, options.name).SetInParent()
+    assert decode_job(message).mechanism_options == options()
+    message.ClearField("mechanism_options")
+    job = decode_job(message)
+    assert (job.mechanism_options, job.options) == (None, options())
+
+
+def test_no_workloads_mean_equal_shares() -> None:
+    assert decode_job(good_job()).workloads == equal_workloads(8, 3)
 
 
 def test_sgd_needs_no_epsilon() -> None:
@@ -169,8 +193,14 @@ def test_an_unknown_criterion_is_refused(number: int) -> None:
         (lambda job: setattr(job, "workers", 0), "workers is 0"),
         (lambda job: setattr(job, "workers", 65), "workers is 65"),
         (lambda job: setattr(job, "workers", 2**32 - 1), "workers is 4294967295"),  # without a share for each
-        (lambda job: setattr(job, "criterion", 77), "criterion is 77"),
-        (lambda job: setattr(job, "alpha", float("nan")), "alpha is nan"),
+        (lambda job: setattr(job.mechanism_options.esd, "criterion", 77), "criterion is 77"),
+        (lambda job: setattr(job.mechanism_options.esd, "alpha", float("nan")), "alpha is nan"),
+        (lambda job: setattr(job.mechanism_options.joint, "horizon", 65), "horizon is 65"),
+        (
+            lambda job: setattr(job.mechanism_options.joint, "horizon", 2),
+            r"=2\), mechanism esd takes EsdOptions",
+        ),
+        (lambda job: setattr(job, "mechanism", "laia"), r"is EsdOptions\(.*\), mechanism laia has none"),
         (lambda job: job.workloads.extend([8, 0]), "2 workloads given for 3 workers"),
         (lambda job: job.workloads.extend([8, 1, 0]), "must sum to batch_size 8"),
         (lambda job: job.ClearField("parameter_servers"), "parameter_servers is empty"),
@@ -197,6 +227,7 @@ def test_malformed_jobs_are_refused_by_field(spoil: Callable[[dispatcher_pb2.Job
         ({"tables": TableSpec("t", 4, OptimizerSpec(), 1, 0.1)}, "tables of a job is TableSpec.* a tuple of TableSpec"),
         ({"dense_features": ("price",)}, "dense_features of a job is .*, it must be of the type int"),
         ({"sync": "full"}, "sync of a job is 'full', it must be of the type Sync"),
+        ({"mechanism_options": "fast"}, "mechanism_options of a job is 'fast', mechanism joint takes JointOptions"),
         ({"model": "wdl"}, "model of a job is 'wdl', it must be of the type ModelSpec"),
     ],
 )
@@ -213,7 +244,6 @@ def test_parts_of_another_kind_are_named(changes: dict[str, Any], message: str) 
         workers=1,
         workloads=(8,),
         mechanism="joint",
-        alpha=1.0,
         policy="emark",
         window=4,
     )

@@ -14,7 +14,7 @@ from esd.protos import dispatcher_pb2
 from esd.services.domain.claimants import new_claimant
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec
+from esd.services.domain.jobs import JobSpec, ModelSpec
 from esd.services.domain.plans import (
     DirectRows,
     EndOfStream,
@@ -39,8 +39,6 @@ JOB = JobSpec(
     batch_size=4,
     workloads=(2, 2),
     mechanism="esd",
-    alpha=1.0,
-    criterion=Criterion.ROW_MEAN,
     policy="emark",
     seed=7,
     window=1,

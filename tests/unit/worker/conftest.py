@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.jobs import Criterion, JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.plans import GradientTransfers, IterationPlan, Transfers
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 
@@ -96,8 +96,6 @@ def make_job():
             batch_size=8,
             workloads=equal_workloads(8, workers),
             mechanism="esd",
-            alpha=1.0,
-            criterion=Criterion.MIN2_MIN,
             policy="emark",
             seed=7,
             window=2,
