@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.units import parse_size
 from esd.services.runtime.documents import read_toml
+from esd.services.runtime.mistakes import Place, mistakes
 from esd.services.runtime.quantities import Size, Speed
 
 _GIB = parse_size("1g")
@@ -125,13 +127,17 @@ def read_cluster(path: Path) -> Cluster:
     Raises:
         InvalidArgument: it cannot be read; all mistakes are listed with their place.
     """
+    document = read_toml(path, str(path))
     try:
-        cluster = Cluster.model_validate(read_toml(path, str(path)))
+        cluster = Cluster.model_validate(document)
     except ValidationError as error:
-        mistakes = (
-            f"{'.'.join(map(str, mistake['loc'])) or 'file'}: {mistake['msg'].removeprefix('Value error, ')}"
-            for mistake in error.errors()
-        )
-        raise InvalidArgument(f"{path}:" + "".join(f"\n  {mistake}" for mistake in mistakes)) from None
+        listed = mistakes(error, document, _keys)
+        raise InvalidArgument(f"{path}:" + "".join(f"\n  {mistake}" for mistake in listed)) from None
     code = None if cluster.code is None else path.parent / cluster.code
     return cluster.model_copy(update={"certificates": path.parent / cluster.certificates, "code": code})
+
+
+def _keys(place: Place) -> Iterable[str]:
+    """Returns the keys that the values at a place of the file may have."""
+    kinds: dict[str | int, type[_Section]] = {"hosts": Host, "ports": Ports, "memory": MemoryLimits}
+    return (kinds[place[0]] if place else Cluster).model_fields

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
-from esd.data.kinds import check_kinds
+from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic.dataclasses import dataclass
+
+from esd.data.checked import CONFIG, LISTED, PAIR, Number, OneOf, Text, TextOrNumber, Whole, named
 from esd.services.domain.columns import MISSING, SampleColumns
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_LENGTH, Feature, Pooling, tables_of
@@ -21,10 +24,10 @@ from esd.services.domain.tables import OptimizerKind, TableSpec
 CROSS = " x "  # between the names of a cross' parts
 TIME_UNITS = ("s", "ms", "us", "ns")
 REFUSE, CUT = "refuse", "cut"
-_LIST_POOLINGS = (Pooling.SUM.value, Pooling.MEAN.value, Pooling.LIST.value)
 
 
-@dataclass(frozen=True, slots=True)
+@named("esd.Id")
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Id:
     """A column that has one value per row: a text, a whole number or a date.
 
@@ -39,14 +42,12 @@ class Id:
         Id(column='item', table='items')
     """
 
-    column: str
-    table: str | None = None
-
-    def __post_init__(self) -> None:
-        check_kinds(self, "{} of esd.Id")
+    column: Text
+    table: Text | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@named("esd.IdList")
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class IdList:
     """A column that has a list of values per row, or a text that is split; an absent list is an empty one.
 
@@ -63,25 +64,16 @@ class IdList:
         'genres'
     """
 
-    column: str
-    max: int
-    pool: str = Pooling.MEAN.value
-    table: str | None = None
-    longer: str = REFUSE
-    separator: str = "|"
-
-    def __post_init__(self) -> None:
-        check_kinds(self, "{} of esd.IdList")
-        if not 1 <= self.max <= MAX_LENGTH:
-            raise InvalidArgument(f"max of the list {self.column!r} is {self.max}, it must be in 1..{MAX_LENGTH}")
-        for name, value, known in (("pool", self.pool, _LIST_POOLINGS), ("longer", self.longer, (REFUSE, CUT))):
-            if value not in known:
-                raise InvalidArgument(f"{name} of the list {self.column!r} is {value!r}, choose {', '.join(known)}")
-        if not self.separator:
-            raise InvalidArgument(f"the separator of the list {self.column!r} is empty")
+    column: Text
+    max: Annotated[Whole, Field(ge=1, le=MAX_LENGTH)]
+    pool: Annotated[str, OneOf((Pooling.SUM.value, Pooling.MEAN.value, Pooling.LIST.value))] = Pooling.MEAN.value
+    table: Text | None = None
+    longer: Annotated[str, OneOf((REFUSE, CUT))] = REFUSE
+    separator: Annotated[Text, Field(min_length=1)] = "|"
 
 
-@dataclass(frozen=True, slots=True)
+@named("esd.TableOptions")
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class TableOptions:
     """The options of a named table that differ from the job's; None: the job's.
 
@@ -95,18 +87,48 @@ class TableOptions:
         8
     """
 
-    dim: int | None = None
-    optimizer: str | None = None
-    learning_rate: float | None = None
-
-    def __post_init__(self) -> None:
-        check_kinds(self, "{} of esd.TableOptions")
-        known = [kind.value for kind in OptimizerKind]
-        if self.optimizer is not None and self.optimizer not in known:
-            raise InvalidArgument(f"optimizer {self.optimizer!r} of a table is unknown, choose {', '.join(known)}")
+    dim: Whole | None = None
+    optimizer: Annotated[str, OneOf([kind.value for kind in OptimizerKind])] | None = None
+    learning_rate: Number | None = None
 
 
-@dataclass(frozen=True)
+def _form(described: Any) -> str | None:
+    """Returns the form of an entry of `ids`, of a program or a file."""
+    if isinstance(described, str):
+        return "(name)"
+    if isinstance(described, IdList) or (isinstance(described, Mapping) and not _OF_LISTS.isdisjoint(described)):
+        return "(list)"
+    return "(one)" if isinstance(described, Id | Mapping) else None
+
+
+_OF_LISTS = {"max", "pool", "longer", "separator"}
+Entry = Annotated[
+    Annotated[Text, Tag("(name)")] | Annotated[Id, Tag("(one)")] | Annotated[IdList, Tag("(list)")],
+    Discriminator(
+        _form,
+        custom_error_type="entry",
+        custom_error_message="it must be the name of a column, an esd.Id or an esd.IdList, which a file writes as "
+        "{ column = ..., max = ... }",
+    ),
+]
+
+
+def _labels(label: Any) -> str | None:
+    return "(one)" if isinstance(label, str) else "(several)" if isinstance(label, list | tuple) else None
+
+
+Columns = Annotated[tuple[Text, ...], LISTED]
+Bound = Annotated[Number, AfterValidator(float)]  # of which a fingerprint of data always has the text of a float
+Labels = Annotated[
+    Annotated[Text, Tag("(one)")] | Annotated[Columns, Tag("(several)")],
+    Discriminator(
+        _labels, custom_error_type="label", custom_error_message="it must be the name of a column, or a list of names"
+    ),
+]
+
+
+@named("a schema")
+@dataclass(frozen=True, config=CONFIG)
 class Schema:
     """Describes the columns of a table. Columns without a description are not read.
 
@@ -138,24 +160,23 @@ class Schema:
         ['user', 'item']
     """
 
-    label: str | tuple[str, ...]
-    ids: tuple[str | Id | IdList, ...]
-    crosses: tuple[tuple[str, ...], ...] = ()
-    dense: tuple[str, ...] = ()
-    log: tuple[str, ...] = ()
-    positive_from: float | None = None
-    label_range: tuple[float, float] | None = None
-    missing: Mapping[str, str | float] = field(default_factory=dict)
-    weight: str | None = None
-    group: str | None = None
-    time: str | None = None
-    tables: Mapping[str, TableOptions] = field(default_factory=dict)
-    positive: tuple[str, ...] = ()
-    decimal: str | None = None
-    time_unit: str | None = None
+    label: Labels
+    ids: Annotated[tuple[Entry, ...], LISTED]
+    crosses: Annotated[tuple[Columns, ...], LISTED] = ()
+    dense: Columns = ()
+    log: Columns = ()
+    positive_from: Number | None = None
+    label_range: Annotated[tuple[Bound, Bound], PAIR] | None = None
+    missing: Mapping[Text, TextOrNumber] = field(default_factory=dict)
+    weight: Text | None = None
+    group: Text | None = None
+    time: Text | None = None
+    tables: Mapping[Text, TableOptions] = field(default_factory=dict)
+    positive: Columns = ()
+    decimal: Annotated[str, OneOf((".", ","))] | None = None
+    time_unit: Annotated[str, OneOf(TIME_UNITS)] | None = None
 
     def __post_init__(self) -> None:
-        self._check_kinds()
         if not self.ids:
             raise InvalidArgument("a schema needs at least one column of ids")
         if not self.labels:
@@ -263,23 +284,6 @@ class Schema:
         said = _said(asdict(self)) | {"ids": [_said(asdict(each)) for each in self.id_columns]}
         return json.dumps(said, sort_keys=True)
 
-    def _check_kinds(self) -> None:
-        """Checks the values of a program; the reader of a file has checked the file by the file's own words."""
-        for name in ("ids", "crosses", "dense", "log", "positive"):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                raise InvalidArgument(f"{name} is {value!r}, it must be a tuple: ({value!r},)")
-        for each in self.ids if isinstance(self.ids, list | tuple) else ():
-            if not isinstance(each, str | Id | IdList):
-                raise InvalidArgument(f"ids has {each!r}, it must be the name of a column, an esd.Id or an esd.IdList")
-        for cross in self.crosses if isinstance(self.crosses, list | tuple) else ():
-            if isinstance(cross, str):
-                raise InvalidArgument(f"crosses has {cross!r}, it must be a tuple of columns")
-        for text in self.positive if isinstance(self.positive, list | tuple) else ():
-            if not isinstance(text, str):
-                raise InvalidArgument(f"positive has {text!r}, it must be a text: {str(text)!r}")
-        check_kinds(self, "{} of a schema")
-
     def _check_labels(self) -> None:
         if (self.positive_from is not None) + (self.label_range is not None) + bool(self.positive) > 1:
             raise InvalidArgument("positive, positive_from and label_range say what labels are: give one of them")
@@ -293,10 +297,6 @@ class Schema:
                 )
 
     def _check_numbers(self) -> None:
-        if self.decimal not in (None, ".", ","):
-            raise InvalidArgument(f"decimal is {self.decimal!r}, choose '.' or ','")
-        if self.time_unit is not None and self.time_unit not in TIME_UNITS:
-            raise InvalidArgument(f"time_unit is {self.time_unit!r}, choose {', '.join(TIME_UNITS)}")
         for name in self.log:
             if name not in self.dense:
                 raise InvalidArgument(f"log names {name!r}, which is not among the dense columns {list(self.dense)}")

@@ -26,7 +26,7 @@ def parse_speed(text: str) -> float:
     match = _SPEED.fullmatch(text.strip().lower())
     if match is None or text.strip().endswith("B/s") or float(match[1]) == 0:
         raise InvalidArgument(f"link speed {text!r} is not a positive number of bits per second such as 500m or 5g")
-    speed = float(match[1]) * 1000 ** _POWER[match[2]] / 8
+    speed = float(match[1]) * 1000.0 ** _POWER[match[2]] / 8
     if speed < LEAST_SPEED:
         raise InvalidArgument(f"link speed {text!r} is {8 * speed:g} bits per second: write {match[1]}m for megabits")
     return speed

@@ -68,5 +68,5 @@ def test_inspect_proposes_the_unit(tmp_path: Path, unit: str) -> None:
 
 def test_an_unknown_unit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('label = "y"\nids = ["u"]\ntime = "ts"\ntime-unit = "min"\n')
-    with pytest.raises(InvalidArgument, match="time_unit is 'min', choose s, ms, us, ns"):
+    with pytest.raises(InvalidArgument, match="time-unit is 'min', choose 's', 'ms', 'us' or 'ns'"):
         read_schema(tmp_path / "s.toml")

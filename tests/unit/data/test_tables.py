@@ -351,16 +351,13 @@ def test_rows_of_a_frame_are_skipped_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "named"),
     [
-        (lambda: Schema("clicked", ids="user"), r"ids is 'user', it must be a tuple: \('user',\)"),
-        (lambda: Schema("clicked", ("user",), dense="price"), "dense is 'price'"),
-        (lambda: Schema("clicked", ("user",), positive="yes"), "positive is 'yes'"),
-        (lambda: Schema("clicked", ("user", "item"), crosses=("user",)), "crosses has 'user'"),
-        (lambda: Schema("clicked", ({"column": "user"},)), r"ids has {'column': 'user'}, .* an esd.Id"),
-        (
-            lambda: Schema("clicked", (Id("user", "u"),), tables={"u": {"dim": 4}}),
-            "it must be a mapping of texts to esd.TableOptions",
-        ),
-        (lambda: Schema("clicked", ("user",), positive=(3,)), "positive has 3, it must be a text: '3'"),
+        (lambda: Schema("clicked", ids="user"), r"ids of a schema is 'user', it must be a list: \['user'\]"),
+        (lambda: Schema("clicked", ("user",), dense="price"), "dense of a schema is 'price'"),
+        (lambda: Schema("clicked", ("user",), positive="yes"), "positive of a schema is 'yes'"),
+        (lambda: Schema("clicked", ("user", "item"), crosses=("user",)), "crosses of a schema has 'user'"),
+        (lambda: Schema("clicked", ({"colunm": "user"},)), "ids.0: the key 'column' is missing"),
+        (lambda: Schema("clicked", (Id("user", "u"),), tables={"u": 4}), "tables.u of a schema is 4, it must be keys"),
+        (lambda: Schema("clicked", ("user",), positive=(3,)), "positive of a schema has 3, it must be a text: '3'"),
         (lambda: esd.read(["a.csv", "b.csv"], SCHEMA), r"several files must be one text with commas"),
         (lambda: esd.read(EVENTS, {"label": "clicked"}), "the schema is a dict"),
         (lambda: esd.read(EVENTS, SCHEMA, batch_size=0), "batch_size is 0, it must be at least 1"),
