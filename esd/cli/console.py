@@ -1,5 +1,22 @@
 """Where commands print messages and progress: standard error, so that standard output holds the result only."""
 
+import io
+import os
+import sys
+
 from rich.console import Console
 
 messages = Console(stderr=True)
+
+
+def prepare_output() -> None:
+    """Makes every text printable, whatever the environment.
+
+    A character that the encoding of an output lacks is printed as an escape sequence. A terminal of no columns has no
+    room for any text, so COLUMNS=0 counts as not given.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if os.environ.get("COLUMNS", "").strip("0") == "":
+        os.environ.pop("COLUMNS", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 import traceback
@@ -13,14 +14,17 @@ from typing import Annotated, NoReturn
 import typer
 
 import esd
-from esd.cli.console import messages
+from esd.cli.console import messages, prepare_output
 from esd.cli.later import LateGroup, add_late
 from esd.services.domain.errors import EsdError, InvalidArgument
+from esd.services.runtime.low_limits import low_limits
 
 _traceback_wanted = ContextVar("traceback_wanted", default=False)
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
+_WANTS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.EFBIG)  # of files, threads, memory, room
+_SCARCE = ("can't start new thread", "can't allocate memory")  # Python's and torch's words
 _WRONG_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)  # which an option has named
 
 
@@ -78,6 +82,7 @@ def _options(
 def main() -> None:
     """Entry point: a failure is one line on standard error and an exit code, with a traceback if it is asked for."""
     signal.signal(signal.SIGTERM, _terminated)
+    prepare_output()
     try:
         app()
     except InvalidArgument as error:
@@ -85,9 +90,15 @@ def main() -> None:
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
         code = EXIT_USAGE if named and isinstance(error, _WRONG_PATHS) else EXIT_FAILURE
-        _fail(f"{error.filename}: {error.strerror}" if named else error, code)
+        limits = low_limits() if error.errno in _WANTS else ""
+        _fail(f"{error.filename}: {error.strerror}{limits}" if named else f"{error}{limits}", code)
     except EsdError as error:
         _fail(error, EXIT_FAILURE)
+    except (MemoryError, RuntimeError) as error:
+        scarce = isinstance(error, MemoryError) or any(text in str(error) for text in _SCARCE)
+        if not (scarce and (limits := low_limits())):
+            raise
+        _fail(f"{error or 'out of memory'}{limits}", EXIT_FAILURE)
 
 
 def _terminated(number: int, _frame: FrameType | None) -> NoReturn:

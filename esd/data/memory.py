@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+from functools import cache
 from pathlib import Path
 
 from esd.services.runtime.whole_files import write_whole
@@ -25,15 +26,34 @@ def recall(kind: str, question: str) -> object:
 
 
 def remember(kind: str, question: str, answer: object) -> None:
-    """Keeps a JSON value; where nothing can be written, a warning says so."""
-    file = _file(kind, question)
+    """Keeps a JSON value; where nothing can be written, one warning reports it for all answers."""
     entry = json.dumps({"question": question, "answer": answer}).encode()
     try:
-        write_whole(file, lambda draft: draft.write(entry))
+        write_whole(_file(kind, question), lambda draft: draft.write(entry))
     except OSError as error:
-        _log.warning("an answer about the data cannot be remembered in %s: %s", file, error)
+        _warn(str(error.strerror))
+
+
+@cache
+def _warn(reason: str) -> None:
+    folder = _folder()
+    place = "this user has no home directory" if folder is None else f"{folder}: {reason}"
+    _log.warning("answers about the data are not remembered, and are found anew each time: %s", place)
 
 
 def _file(kind: str, question: str) -> Path:
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "esd" / kind / f"{hashlib.sha256(question.encode()).hexdigest()}.json"
+    """Returns the file of an answer. Raises FileNotFoundError if there is no folder for it."""
+    folder = _folder()
+    if folder is None:
+        raise FileNotFoundError
+    return folder / kind / f"{hashlib.sha256(question.encode()).hexdigest()}.json"
+
+
+def _folder() -> Path | None:
+    """Returns the folder of all answers; None for a user without a home directory, such as a bare number."""
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given) / "esd"
+    try:
+        return Path.home() / ".cache" / "esd"
+    except RuntimeError:
+        return None
