@@ -1,4 +1,4 @@
-"""Writes docs/reference/: settings, metrics and API, from the code itself. `make docs` runs it; a test finds drift."""
+"""Writes docs/reference/: settings, environment, metrics and API, from the code. `make docs` runs it; a test finds drift."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from grpc_tools import protoc
 
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.ps_server.service.settings import ParameterServerSettings
+from esd.run.local_settings import NOT_TAKEN
+from esd.services.runtime.environment import CONDITIONS, VARIABLES
 from esd.services.runtime.metrics import REGISTRY
 from esd.services.runtime.settings import NUMBER_OF_PROCESSORS, ClientSettings, ServerSettings, explain
 from esd.worker.service.settings import WorkerSettings
@@ -24,6 +26,7 @@ def pages() -> dict[Path, str]:
     """Returns the text of every page by its path below the repository."""
     return {
         Path("docs/reference/settings.md"): NOTICE + settings_page(),
+        Path("docs/reference/environment.md"): NOTICE + environment_page(),
         Path("docs/reference/metrics.md"): NOTICE + metrics_page(),
         Path("docs/reference/api.md"): NOTICE + api_page(),
     }
@@ -47,6 +50,7 @@ def settings_page() -> str:
         ("worker", WorkerSettings),
         ("the `esd` command", ClientSettings),
     )
+    text += _of_a_local_run()
     for name, settings in services:
         served = issubclass(settings, ServerSettings)
         columns = ("variable", "flag", "default", "meaning") if served else ("variable", "default", "meaning")
@@ -56,6 +60,41 @@ def settings_page() -> str:
             cells = [f"`{each.variable}`", *([flag] if served else []), _default(each.default), each.meaning]
             text += _row(cells)
     return text
+
+
+def environment_page() -> str:
+    """Returns the page of the variables and conditions that count, and of their effects."""
+    text = (
+        "# Environment\n\n"
+        "The part of the environment of commands and services that counts. A variable that is not listed has no\n"
+        "effect of its own; the services of a local run inherit all variables of its command but settings of other\n"
+        "services.\n"
+    )
+    for title, influences in (("Variables", VARIABLES), ("Conditions", CONDITIONS)):
+        text += f"\n## {title}\n\n| {title.lower()} | effect | file |\n|---|---|---|\n"
+        for each in influences:
+            names = ", ".join(f"`{name}`" for name in each.names) if title == "Variables" else "; ".join(each.names)
+            text += _row((names, each.effect, f"`{each.place}`" if each.place else ""))
+    return text
+
+
+def _of_a_local_run() -> str:
+    """Returns the section on the settings of a local run, with a reason for each that it does not take."""
+    text = (
+        "\n## In a local run\n\n"
+        "`esd train`, `esd demo` and `LocalCluster` start services with these variables and this file, too. An option\n"
+        "of the run wins over a setting (`--shadows` over `ESD_DISPATCHER_SHADOW_MECHANISMS`), and what a local run\n"
+        "cannot take is refused by name before anything starts, unless it says what the option says:\n\n"
+    )
+    for settings, fields in NOT_TAKEN.items():
+        by_reason: dict[str, list[str]] = {}
+        for field, reason in fields.items():
+            by_reason.setdefault(reason, []).append(f"`{settings.variable(field)}`")
+        text += "".join(f"- {', '.join(variables)}: {reason}.\n" for reason, variables in by_reason.items())
+    return text + (
+        "\nA port of metrics may be set for the one dispatcher, and for a service of which there are several only to\n"
+        "`none` or 0. An `ESD_*` variable that nothing reads is named in a warning, with the nearest known name.\n"
+    )
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,20 +15,24 @@ from esd.services.runtime.roles import Role
 from esd.services.runtime.settings import PortOrOff, ServerSettings
 
 
-def _names(value: object) -> object:
-    if value == "none":
-        return ()
-    return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+def split_mechanisms(text: str) -> tuple[str, ...]:
+    """Returns the names in a text such as `random,laia`; none for `none`."""
+    return () if text == "none" else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _known(names: tuple[str, ...]) -> tuple[str, ...]:
+def _split(value: object) -> object:
+    return split_mechanisms(value) if isinstance(value, str) else value
+
+
+def check_mechanisms(names: Sequence[str]) -> Sequence[str]:
+    """Returns the names. Raises ValueError if a name is no mechanism's."""
     for name in names:
         if name not in MECHANISMS:
             raise ValueError(f"mechanism {name!r} is unknown; known are {', '.join(MECHANISMS)}")
     return names
 
 
-Mechanisms = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names), AfterValidator(_known)]
+Mechanisms = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), AfterValidator(check_mechanisms)]
 
 
 class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):

@@ -10,7 +10,7 @@ messages = Console(stderr=True)
 
 
 def prepare_output() -> None:
-    """Makes every text printable, whatever the environment.
+    """Makes every text printable in any environment.
 
     A character that the encoding of an output lacks is printed as an escape sequence. A terminal of no columns has no
     room for any text, so COLUMNS=0 counts as not given.

@@ -31,6 +31,7 @@ from esd.cli.limits import within
 from esd.cli.model import Hidden, LossOption, Model
 from esd.cli.storage import AtMaxRows, CheckpointEvery, CheckpointSeconds, CheckpointsKept, MaxRows
 from esd.dispatcher.core.mechanisms import MECHANISMS
+from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.solvers import SOLVERS
 from esd.run.options import DEFAULT_BATCH, DEFAULT_CACHE_RATIO, RunOptions
 from esd.services.domain.mechanisms import Criterion
@@ -220,6 +221,15 @@ DecisionLog = Annotated[
         dir_okay=False,
         writable=True,
         help="File that takes what the plans depend on besides the samples, for `esd simulate --replay`.",
+        rich_help_panel=DISPATCH,
+    ),
+]
+Shadows = Annotated[
+    str | None,
+    typer.Option(
+        help="Mechanisms whose cost on the same stream is computed for comparison, with commas between them; none:"
+        " none of them, which saves their memory and time.",
+        show_default=",".join(DispatcherSettings.model_fields["shadow_mechanisms"].default),
         rich_help_panel=DISPATCH,
     ),
 ]

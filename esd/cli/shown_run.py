@@ -31,6 +31,7 @@ from esd.run.events import (
     StandsStill,
     Started,
     StoppingEarly,
+    VariableUnread,
 )
 from esd.run.pace import Pace
 from esd.services.domain.state import JobState
@@ -97,7 +98,7 @@ class ShownRun:
                 self._progress.stop()
             case Resumed() | SchemaChanged() | AlreadyTrained():
                 messages.print(str(event))
-            case NotCancelled():
+            case NotCancelled() | VariableUnread():
                 messages.print(str(event), markup=False, highlight=False)
             case Retrying() | StandsStill() | Evaluated() | EvaluationMissed() | EvaluationsNotKept() | StoppingEarly():
                 messages.print(str(event), markup=False, highlight=False, soft_wrap=True)
@@ -105,7 +106,7 @@ class ShownRun:
                 messages.print(str(event))
 
     def _start(self, started: Started) -> None:
-        messages.print(str(started), highlight=False)
+        messages.print(str(started), highlight=False, soft_wrap=True)  # an address in two lines is none
         self._table = started.table
         self._pace = Pace(started.first_iteration, started.iterations)
         self._next_line = self._clock() + _LINE_SECONDS

@@ -15,6 +15,7 @@ from esd.cli.seeds import SeedsOption, print_seeds
 from esd.cli.shown_run import ShownRun
 from esd.cli.stopping import run_until_stopped
 from esd.cli.storage import CheckpointDir, Shards, Store, Table
+from esd.dispatcher.service.settings import split_mechanisms
 from esd.run.options import TABLE, RunOptions
 from esd.run.results import Result
 from esd.run.seeds import over_seeds
@@ -23,7 +24,16 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.security import Credentials
 
 # Options that were decided where the services were started.
-_OF_THE_SERVICES = ("links", "cache_ratio", "cache_rows", "store", "shards", "checkpoint_dir", "decision_log")
+_OF_THE_SERVICES = (
+    "links",
+    "cache_ratio",
+    "cache_rows",
+    "store",
+    "shards",
+    "checkpoint_dir",
+    "decision_log",
+    "shadows",
+)
 
 
 @takes_run_options
@@ -34,6 +44,7 @@ def command(
     shards: Shards = 1,
     checkpoint_dir: CheckpointDir = None,
     decision_log: opt.DecisionLog = None,
+    shadows: opt.Shadows = None,
     dispatcher: opt.Dispatcher = None,
     parameter_servers: opt.ParameterServers = None,
     table: Table = None,
@@ -69,6 +80,7 @@ def command(
                 table=table,
                 checkpoint_dir=checkpoint_dir,
                 decision_log=decision_log,
+                shadows=None if shadows is None else split_mechanisms(shadows),
                 continue_from=continue_from,
             )
             return run_until_stopped(work).result()

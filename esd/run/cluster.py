@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from esd.run.events import Listener, ignore
+from esd.run.local_settings import LocalSettings
 from esd.run.services import START_SECONDS, ServiceProcess, Spawn, held_address, spawn_module, start_service
 from esd.run.supervision import Supervisor, job_is_over
 from esd.run.worker_host import WorkerHost
+from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.process import STOP_WITH_STDIN
-
-REJOIN_SECONDS = 60.0  # a dead worker is started again here, and worth waiting for
 
 T = TypeVar("T")
 
@@ -38,21 +38,26 @@ class LocalCluster:
     dispatcher and parameter servers end in this order. The workers end with their job. Services that die are started
     again only within `see_through`.
 
+    The services take their settings from the ESD_* variables of this process and the file of ESD_CONFIG, as services
+    do; a setting that the cluster decides is refused (esd.run.local_settings).
+
     Args:
         worker_links: speed of every worker's link, bytes per second; there is one worker for each.
         cache_rows: rows of every worker's cache.
         logs: an existing directory for the services' logs.
         shards: number of parameter-server processes.
-        store: `memory` or a Redis URL. The parameter servers get the variables ESD_PS_STORE_*, too: the file of its
-            password, the authority of its certificate.
-        rejoin_seconds: how long the others wait for a worker that has died.
+        store: `memory` or a Redis URL. The file of its password is a setting of the parameter servers, as is the
+            authority of its certificate.
+        rejoin_seconds: how long the others wait for a worker that has died; None: 60 s.
         checkpoint_dir: where parameter servers with the memory store keep checkpoints.
         decision_log: file of the dispatcher's decision log.
+        shadows: mechanisms whose cost is computed for comparison, none if empty; None: the dispatcher's default.
         reach_dispatcher: where a worker of this name reaches the dispatcher of this address.
         job: whose model is tried before any service is started.
 
     Raises:
-        InvalidArgument: on entering, the model of `job` cannot be trained, or not exactly.
+        InvalidArgument: on entering, the model of `job` cannot be trained, or not exactly; or a setting of a service
+            is wrong, or one that the cluster decides.
         ServiceFailed: on entering, a service has ended before it was ready.
         Unavailable: on entering, a service is not ready in time.
     """
@@ -65,9 +70,10 @@ class LocalCluster:
         logs: Path,
         shards: int = 1,
         store: str = "memory",
-        rejoin_seconds: float = REJOIN_SECONDS,
+        rejoin_seconds: float | None = None,
         checkpoint_dir: Path | None = None,
         decision_log: Path | None = None,
+        shadows: Sequence[str] | None = None,
         reach_dispatcher: Callable[[str, str], Awaitable[str]] = _directly,
         job: JobSpec | None = None,
     ) -> None:
@@ -77,11 +83,15 @@ class LocalCluster:
         self._worker_links = worker_links
         self._cache_rows = cache_rows
         self._logs = logs
-        self._shards = shards
-        self._store = store
-        self._rejoin_seconds = rejoin_seconds
-        self._checkpoint_dir = checkpoint_dir
-        self._decision_log = decision_log
+        self._settings = LocalSettings(
+            workers=len(worker_links),
+            store=store,
+            shards=shards,
+            checkpoint_dir=checkpoint_dir,
+            decision_log=decision_log,
+            shadows=shadows,
+            rejoin_seconds=rejoin_seconds,
+        )
         self._reach_dispatcher = reach_dispatcher
         self._job = job
         self._stack = contextlib.AsyncExitStack()
@@ -98,9 +108,9 @@ class LocalCluster:
         return [*self.workers, *self._dispatchers, *self.parameter_servers]
 
     @property
-    def page(self) -> str:
-        """Address of the page that shows the run."""
-        return f"http://{self.dispatcher.page}/"
+    def page(self) -> str | None:
+        """Address of the page that shows the run; None if ESD_DISPATCHER_PAGE_PORT turns it off."""
+        return None if self.dispatcher.page is None else f"http://{self.dispatcher.page}/"
 
     @property
     def supervisor(self) -> Supervisor:
@@ -133,6 +143,8 @@ class LocalCluster:
         await self._stack.aclose()
 
     async def _start(self) -> None:
+        self._settings.check()
+        _check_working_directory()
         host = WorkerHost(self._logs / "worker-host.log", START_SECONDS)
         self._stack.push_async_callback(host.close)
         if self._job is not None:
@@ -146,41 +158,39 @@ class LocalCluster:
         await self._start_workers(partial(host.start_worker, [STOP_WITH_STDIN]))
 
     async def _start_servers(self) -> None:
-        # What reaches Redis besides its URL, the file of its password first: a URL stands on a command line.
-        store_access = {name: value for name, value in os.environ.items() if name.startswith("ESD_PS_STORE_")}
-        kept = {} if self._checkpoint_dir is None else {"ESD_PS_CHECKPOINT_DIR": str(self._checkpoint_dir)}
-        for shard in range(self._shards):
-            place = {"ESD_PS_STORE": self._store, "ESD_PS_SHARD": str(shard), "ESD_PS_SHARDS": str(self._shards)}
-            environment = store_access | place | kept
-            await self._start_one(
-                self.parameter_servers, f"ps-{shard}", spawn_module("esd.ps_server"), "ESD_PS_", environment
-            )
+        spawn = spawn_module("esd.ps_server")
+        for shard in range(self._settings.shards):
+            settings = self._settings.server(shard)
+            await self._start_one(self.parameter_servers, f"ps-{shard}", spawn, "ESD_PS_", settings)
 
     async def _start_dispatcher(self) -> None:
-        environment = {
-            "ESD_DISPATCHER_PAGE_PORT": "0",
-            "ESD_DISPATCHER_REJOIN_SECONDS": str(self._rejoin_seconds),
-        } | ({} if self._decision_log is None else {"ESD_DISPATCHER_DECISION_LOG": str(self._decision_log)})
-        await self._start_one(
-            self._dispatchers, "dispatcher", spawn_module("esd.dispatcher"), "ESD_DISPATCHER_", environment
-        )
+        spawn, settings = spawn_module("esd.dispatcher"), self._settings.dispatcher()
+        await self._start_one(self._dispatchers, "dispatcher", spawn, "ESD_DISPATCHER_", settings)
 
     async def _start_workers(self, spawn: Spawn) -> None:
         for slot, (link, rows) in enumerate(zip(self._worker_links, self._cache_rows, strict=True)):
             name = f"worker-{slot}"
-            settings = {
-                "ESD_WORKER_NAME": name,
-                "ESD_WORKER_DISPATCHER": await self._reach_dispatcher(name, self.dispatcher.address),
-                "ESD_WORKER_LINK": repr(link),
-                "ESD_WORKER_CACHE_ROWS": str(rows),
-            }
+            settings = self._settings.worker(
+                name=name,
+                dispatcher=await self._reach_dispatcher(name, self.dispatcher.address),
+                link=link,
+                cache_rows=rows,
+            )
             await self._start_one(self.workers, name, spawn, "ESD_WORKER_", settings)
 
     async def _start_one(
         self, kind: list[ServiceProcess], name: str, spawn: Spawn, prefix: str, environment: Mapping[str, str]
     ) -> None:
         listen = {f"{prefix}LISTEN": self._stack.enter_context(held_address())}
-        kind.append(await start_service(name, spawn, {**listen, **environment}, self._logs))
+        kind.append(await start_service(name, spawn, {**environment, **listen}, self._logs))
+
+
+def _check_working_directory() -> None:
+    """Raises FailedPrecondition if the working directory has been removed: torch cannot be imported in such a place."""
+    try:
+        os.getcwd()  # noqa: PTH109 - a path is not what matters
+    except FileNotFoundError:
+        raise FailedPrecondition("the working directory has been removed; change to one that exists") from None
 
 
 async def _stop(services: Sequence[ServiceProcess]) -> None:

@@ -47,6 +47,20 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class VariableUnread:
+    """The environment has an ESD_* variable that nothing reads.
+
+    Attributes:
+        reason: its name, and the nearest known name.
+    """
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"warning: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Progressed:
     """The state of the job, several times a second.
 
@@ -334,6 +348,7 @@ class Ended:
 
 Event: TypeAlias = (
     Started
+    | VariableUnread
     | Progressed
     | SchemaChanged
     | Resumed

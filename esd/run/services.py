@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from esd.run.local_settings import without_settings
 from esd.run.worker_host import Process, end_of
-from esd.services.domain.errors import EsdError, Unavailable
+from esd.services.domain.errors import EsdError, FailedPrecondition, Unavailable
+from esd.services.runtime.low_limits import low_limits
 from esd.services.runtime.process import STOP_WITH_STDIN
+from esd.services.runtime.settings import join_address
 
 START_SECONDS = 120.0  # for one service, or the import of torch on a busy small machine
 STOP_SECONDS = 15.0
@@ -82,7 +85,9 @@ class ServiceProcess:
 
     def failure(self) -> ServiceFailed:
         """Makes the error that tells the user about a process that ended on its own."""
-        return ServiceFailed(f"{self.name} ended with exit code {self.process.returncode}; end of {end_of(self.log)}")
+        return ServiceFailed(
+            f"{self.name} ended with exit code {self.process.returncode}{low_limits()}; end of {end_of(self.log)}"
+        )
 
     async def stop(self) -> None:
         """Stops the process with SIGTERM, or with SIGKILL if it does not end in time."""
@@ -124,20 +129,51 @@ def held_address() -> Iterator[str]:
     come back. Linux lets a second socket listen at an address that the first socket has and does not listen at, and
     gives the port to no program that asks for any port. On other systems the port is drawn, and not reserved.
     """
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        host, port = held.getsockname()
+    with _bound_socket() as held:
+        host, port = held.getsockname()[:2]
         if sys.platform != "linux":
             held.close()
-        yield f"{host}:{port}"
+        yield join_address(host, port)
+
+
+def _bound_socket() -> socket.socket:
+    """Returns a socket at a free port of this machine: of 127.0.0.1, or of ::1 where IPv4 has no loopback address.
+
+    Raises:
+        FailedPrecondition: neither address can be used.
+    """
+    reasons = []
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        try:
+            held = socket.socket(family)
+        except OSError as error:
+            reasons.append(f"{host}: {error.strerror}")
+            continue
+        try:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind((host, 0))
+        except OSError as error:
+            held.close()
+            reasons.append(f"{host}: {error.strerror}")
+            continue
+        return held
+    raise FailedPrecondition(
+        f"a local run needs a loopback address, and no port can be had ({'; '.join(reasons)}); is the interface lo up?"
+    )
 
 
 async def start_service(name: str, spawn: Spawn, environment: Mapping[str, str], logs: Path) -> ServiceProcess:
-    """Starts a service whose standard error goes to `logs`; it need not be ready when this returns."""
+    """Starts a service whose standard error goes to `logs`; it need not be ready when this returns.
+
+    Args:
+        name: of the service, and of its log.
+        spawn: starts its process.
+        environment: all its settings; it inherits the other variables of this process.
+        logs: an existing directory.
+    """
     log = logs / f"{name}.log"
     log.unlink(missing_ok=True)
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("ESD_")}
+    inherited = without_settings(os.environ)
 
     async def start() -> Process:
         with log.open("ab") as stderr:

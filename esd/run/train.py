@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,10 +25,12 @@ from esd.run.events import (
     Progressed,
     SamplesSkipped,
     Started,
+    VariableUnread,
     ignore,
 )
 from esd.run.export import export_model
 from esd.run.held_out import watched
+from esd.run.local_settings import LocalSettings, unknown_variables
 from esd.run.options import TABLE, RunOptions
 from esd.run.patience import patiently
 from esd.run.prepare import PreparedRun, check_address, in_thread, prepare
@@ -72,6 +74,7 @@ async def train(
     table: str | None = None,
     checkpoint_dir: Path | None = None,
     decision_log: Path | None = None,
+    shadows: Sequence[str] | None = None,
     continue_from: str | None = None,
 ) -> TrainedRun:
     """Trains once on a cluster of local processes, which ends with the run.
@@ -92,10 +95,13 @@ async def train(
         table: name of the first table; None: `embeddings`. A table that holds a checkpoint of this job is resumed.
         checkpoint_dir: with the memory store, where checkpoints are kept.
         decision_log: file that takes everything that plans depend on besides the samples.
+        shadows: mechanisms whose cost on the same stream is computed for comparison, none if empty; None:
+            ESD_DISPATCHER_SHADOW_MECHANISMS.
         continue_from: table of an earlier run, whose model is trained on; in place of `table`.
 
     Raises:
-        InvalidArgument: an option is wrong, or does not fit another one or the data.
+        InvalidArgument: an option is wrong, or does not fit another one or the data; or a setting of a service is
+            wrong, or one that a local run does not take (esd.run.local_settings).
         FailedPrecondition: the job failed, a table holds another job, or torch is not installed.
         ServiceFailed: a service has died too often.
         Unavailable, DeadlineExceeded: a service did not start, or is away for too long.
@@ -105,6 +111,7 @@ async def train(
     def prepare_local() -> tuple[PreparedRun, list[int]]:
         require_torch("training on this machine")
         check_store(store, checkpoint_dir)
+        LocalSettings(options.workers, store, shards, checkpoint_dir, decision_log, shadows).check()
         if decision_log is not None and not decision_log.absolute().parent.is_dir():
             raise InvalidArgument(f"--decision-log {decision_log}: there is no directory {decision_log.parent}")
         prepared = prepare(options, table=name)
@@ -113,6 +120,7 @@ async def train(
         check_job(prepared.job, cache_rows)
         return prepared, cache_rows
 
+    _report_variables(listener)
     prepared, cache_rows = await in_thread(prepare_local)
     with _log_directory(out) as logs:
         async with LocalCluster(
@@ -123,6 +131,7 @@ async def train(
             store=store,
             checkpoint_dir=checkpoint_dir,
             decision_log=decision_log,
+            shadows=shadows,
             job=prepared.job,
         ) as cluster:
             run = await train_on(cluster, prepared, listener, out=out, continued=continue_from is not None)
@@ -168,6 +177,7 @@ async def train_attached(
             out.mkdir(parents=True, exist_ok=True)
         return prepared
 
+    _report_variables(listener)
     prepared = await in_thread(prepare_attached)
     job = prepared.job if continue_from is None else await going_on(prepared.job, credentials, listener)
     listener(Started(job.table.name, job.first_iteration, prepared.stream.iterations))
@@ -245,6 +255,11 @@ def _with_epochs(listener: Listener, prepared: PreparedRun, job: JobSpec) -> Lis
                 listener(EpochTrained(reported, epochs))
 
     return with_epochs
+
+
+def _report_variables(listener: Listener) -> None:
+    for reason in unknown_variables():
+        listener(VariableUnread(reason))
 
 
 def _report_reading(dataset: Dataset, listener: Listener) -> None:

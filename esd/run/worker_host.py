@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from esd.run.local_settings import without_settings
 from esd.services.domain.errors import InvalidArgument, Unavailable
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.forks import MAX_PACKET, send_request
+from esd.services.runtime.low_limits import low_limits
 from esd.services.wire.jobs import encode_job
 
 _LOG_LINES = 15  # of a failed service's log, shown to the user
@@ -152,14 +154,14 @@ class WorkerHost:
         self._transports: list[asyncio.BaseTransport] = []
 
     async def try_model(self, job: JobSpec) -> None:
-        """Tries the job's model on two samples, in a child of its own.
+        """Tries the job's model on two samples, in a child of its own with the environment of this process.
 
         Raises:
             InvalidArgument: it cannot be trained, or not exactly, or takes too long.
             Unavailable: the host does not start, or the trial did not come to its end.
         """
         with self._log.open("ab") as log:
-            child = await self._fork(_TRIAL, (), {}, log.fileno(), given=encode_job(job).SerializeToString())
+            child = await self._fork(_TRIAL, (), os.environ, log.fileno(), given=encode_job(job).SerializeToString())
         refusal = bytearray()
         reading = asyncio.create_task(_collect(child.stdout, refusal))
         try:
@@ -242,7 +244,7 @@ class WorkerHost:
         mine, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         mine.setblocking(False)
         # A service's settings come with its fork. OpenBLAS, which nothing uses here, would start threads.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ESD_")}
+        environment = without_settings(os.environ)
         with other, self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "esd.worker.host", str(other.fileno()),
@@ -312,6 +314,6 @@ class WorkerHost:
 
     def _gone(self) -> Unavailable:
         return Unavailable(
-            f"the process that forks workers has ended, or was not ready within {self._patience:g} s; "
+            f"the process that forks workers has ended, or was not ready within {self._patience:g} s{low_limits()}; "
             f"end of {end_of(self._log)}"
         )

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from esd.run.cluster import REJOIN_SECONDS, LocalCluster
+from esd.run.cluster import LocalCluster
 from esd.run.driver import drive, going_on
 from esd.run.events import Event, Listener, Progressed, ignore
 from esd.run.export import export_model
@@ -138,7 +138,7 @@ async def run(
                 worker_links=options.bandwidths(),
                 cache_rows=[options.cache_size(prepared.stream.dataset)] * options.workers,
                 logs=place,
-                rejoin_seconds=REJOIN_SECONDS if absentee is None else _REJOIN_WITHOUT,
+                rejoin_seconds=None if absentee is None else _REJOIN_WITHOUT,
                 checkpoint_dir=store if isinstance(store, Path) else None,
                 reach_dispatcher=reach_dispatcher,
             )

@@ -253,6 +253,23 @@ def load(settings: type[S], **given: Any) -> S:
     return loaded
 
 
+def given_settings(settings: type[Settings]) -> dict[str, tuple[str, object]]:
+    """Returns the settings of a service that environment and file give: by field its place for messages, and its value.
+
+    Raises:
+        SettingsError: the file cannot be read.
+    """
+    variables = {name.upper(): (name, value) for name, value in os.environ.items() if value}
+    section, path = settings.section(), os.environ.get(CONFIG_VARIABLE)
+    given: dict[str, tuple[str, object]] = {
+        field: (f"{field} under [{section}] in {path}", value) for field, value in _read_file(section).items()
+    }
+    for field in settings.model_fields:
+        if (variable := settings.variable(field)) in variables:
+            given[field] = variables[variable]
+    return given
+
+
 def _read_file(section: str) -> dict[str, Any]:
     path = os.environ.get(CONFIG_VARIABLE)
     if not path:

@@ -37,7 +37,7 @@ def import_model(path: str) -> type[Model]:
     except Exception as error:  # the module may be a user's code
         raise InvalidArgument(
             f"model {path!r}: module {module_name} cannot be imported: {type(error).__name__}: {error}"
-            f"{place_of(error)} (ESD_WORKER_CODE names a folder to look in; "
+            f"{place_of(error)} (PYTHONPATH, or ESD_WORKER_CODE of a service, names a folder to look in; "
             f"looked in {', '.join(filter(None, sys.path))})"
         ) from error
     found = getattr(module, class_name, None)

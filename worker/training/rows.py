@@ -93,7 +93,7 @@ class RowCache:
         except RuntimeError as error:
             raise ResourceExhausted(
                 f"a cache of {slots} rows needs {4 * slots * width} bytes on {self._device}, which has less free; "
-                f"lower ESD_WORKER_CACHE_ROWS: {error}"
+                f"lower ESD_WORKER_CACHE_ROWS, --cache-rows or --cache-ratio of a local run: {error}"
             ) from error
 
     def _grow(self, slots: int) -> None:

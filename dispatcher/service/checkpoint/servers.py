@@ -103,7 +103,8 @@ class CheckpointStore:
         if not stored.manifest:
             raise FailedPrecondition(
                 f"the parameter server has lost table {self._table!r}: its Redis is empty, or its store is memory and "
-                "it was restarted, which a store in Redis or a checkpoint directory (ESD_PS_CHECKPOINT_DIR) survives"
+                "it was restarted, which a store in Redis or a checkpoint directory survives "
+                "(--checkpoint-dir of a local run, ESD_PS_CHECKPOINT_DIR of a server)"
             )
         return stored
 

@@ -182,7 +182,7 @@ def translated_errors(address: str) -> Iterator[None]:
     except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
         raise FailedPrecondition(
             f"Redis at {address} refuses our user or password, or lacks a permission for our user; see store and "
-            "store_password_file (ESD_PS_STORE, ESD_PS_STORE_PASSWORD_FILE)"
+            "store_password_file (ESD_PS_STORE, --store of a local run; ESD_PS_STORE_PASSWORD_FILE)"
         ) from error
     except exceptions.InvalidResponse as error:
         # An error of redis-py's parser quotes the received bytes, which may be anything: they are not repeated.
@@ -234,8 +234,8 @@ def _refusal(address: str, error: exceptions.ResponseError) -> Exception:
         )
     if "DB index is out of range" in str(error):
         return FailedPrecondition(
-            f"Redis at {address} has no database of the number that the store names (ESD_PS_STORE); `databases` of its "
-            "configuration says how many it has, 16 by default"
+            f"Redis at {address} has no database of the number that the store names (ESD_PS_STORE, --store of a "
+            "local run); `databases` of its configuration says how many it has, 16 by default"
         )
     if code == "MISCONF":
         return StorageUnwritable(
