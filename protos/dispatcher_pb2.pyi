@@ -814,12 +814,14 @@ class Quality(_message.Message):
     def __init__(self, loss: _Optional[float] = ..., auc: _Optional[float] = ..., normalised_entropy: _Optional[float] = ..., calibration: _Optional[float] = ..., gauc: _Optional[float] = ...) -> None: ...
 
 class Evaluation(_message.Message):
-    __slots__ = ("iteration", "labels")
+    __slots__ = ("iteration", "labels", "samples")
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
     iteration: int
     labels: _containers.RepeatedCompositeFieldContainer[Quality]
-    def __init__(self, iteration: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ...) -> None: ...
+    samples: str
+    def __init__(self, iteration: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., samples: _Optional[str] = ...) -> None: ...
 
 class JobState(_message.Message):
     __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "epoch", "resumed_from", "checkpoint", "recoveries", "evaluations", "staleness", "labels", "recent_labels", "standstill")

@@ -25,9 +25,9 @@ from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.cuts import Cuts
-from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound
+from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument, NotFound
 from esd.services.domain.jobs import JobSpec
-from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, JobState
+from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, JobState, Quality
 from esd.services.runtime.retry import AWAY, repeated
 from esd.services.runtime.security import PLAINTEXT, Credentials
 
@@ -44,6 +44,7 @@ class HeldOut:
         every: iterations between evaluations; 0: there is one at the end only.
         early_stop: ends the run; None: nothing does.
         listener: gets each evaluation, and why one is missing.
+        name: names the samples; empty: an earlier driver's samples are not compared with them.
 
     Attributes:
         evaluations: those that were made, in order; also by an earlier driver of the job.
@@ -59,6 +60,7 @@ class HeldOut:
         every: int,
         early_stop: EarlyStop | None,
         listener: Listener = ignore,
+        name: str = "",
     ) -> None:
         self.evaluations: list[Evaluation] = []
         self.stopped = False
@@ -69,6 +71,7 @@ class HeldOut:
         self._cuts = Cuts(job.first_iteration, every)
         self._early_stop = early_stop
         self._listener = listener
+        self._name = name
         self._done = job.first_iteration  # the evaluations up to this iteration are made, or are given up
         self._running: asyncio.Task[None] | None = None
         self._recording: asyncio.Task[None] | None = None
@@ -95,7 +98,11 @@ class HeldOut:
                     await self._changed.wait()
 
     def seen(self, state: JobState) -> None:
-        """Begins the next evaluation if its checkpoint exists, and records evaluations that the dispatcher lacks."""
+        """Begins the next evaluation if its checkpoint exists, and records evaluations that the dispatcher lacks.
+
+        Raises:
+            InvalidArgument: an earlier driver of the job has evaluated other samples.
+        """
         if not self._begun:
             self._begin(state)
         self._record_unknown(state)
@@ -115,7 +122,7 @@ class HeldOut:
         if self._running is not None:
             await self._running
         if not self.evaluations or self.evaluations[-1].iteration != iterations:
-            self._add(Evaluation(iterations, await patiently(self._evaluator.evaluate, self._listener)))
+            self._add(iterations, await patiently(self._evaluator.evaluate, self._listener))
         await self._record(self.evaluations[-KEPT_EVALUATIONS:])
 
     async def aclose(self) -> None:
@@ -127,11 +134,21 @@ class HeldOut:
         self._evaluator.close()
 
     def _begin(self, state: JobState) -> None:
-        """Takes over the evaluations of an earlier driver of the job."""
+        """Takes over the evaluations of an earlier driver of the job.
+
+        Raises:
+            InvalidArgument: they are of other samples, so that no series and no early stop can be made of both.
+        """
         self._begun = True
         if not self._every:
             return
         for each in state.evaluations:
+            if self._name and each.samples not in ("", self._name):
+                raise InvalidArgument(
+                    f"the model was evaluated at iteration {each.iteration} with other held-out samples: they were "
+                    f"{each.samples}, now they are {self._name}; repeat the job with the former, or leave "
+                    "--evaluate-every out and evaluate the finished model"
+                )
             self.evaluations.append(each)
             self._done = each.iteration
             self._stop_if_no_better()
@@ -167,7 +184,7 @@ class HeldOut:
         except (FailedPrecondition, NotFound) as error:
             self._listener(EvaluationMissed(checkpoint, str(error)))
         else:
-            self._add(Evaluation(checkpoint, labels))
+            self._add(checkpoint, labels)
             # Before the stream goes on: so the next checkpoint but one has it, and a driver that is started again there
             # finds the two before it, which it can evaluate.
             await self._record(self.evaluations[-1:])
@@ -184,7 +201,8 @@ class HeldOut:
             best, at = early_stop.best
             self._listener(StoppingEarly(early_stop.metric, best, at))
 
-    def _add(self, evaluation: Evaluation) -> None:
+    def _add(self, iteration: int, labels: tuple[Quality, ...]) -> None:
+        evaluation = Evaluation(iteration, labels, self._name)
         self.evaluations.append(evaluation)
         self._listener(Evaluated(evaluation, self._job.labels))
 
@@ -219,8 +237,11 @@ async def watched(
     client: AsyncDispatcherClient,
     credentials: Credentials = PLAINTEXT,
     listener: Listener = ignore,
+    name: str = "",
 ) -> AsyncIterator[HeldOut | None]:
     """Makes the evaluations of a job that these options ask for, on these samples; None if there are none.
+
+    The name of the samples is compared with that of an earlier driver's samples, unless it is empty.
 
     Raises:
         NotFound, InvalidArgument: the model cannot be scored here.
@@ -230,7 +251,9 @@ async def watched(
         return
     early_stop = None if chosen.early_stop is None else EarlyStop.parse(chosen.early_stop)
     evaluator = Evaluator(job, samples, credentials)
-    held_out = HeldOut(job, evaluator, client, every=chosen.evaluate_every, early_stop=early_stop, listener=listener)
+    held_out = HeldOut(
+        job, evaluator, client, every=chosen.evaluate_every, early_stop=early_stop, listener=listener, name=name
+    )
     try:
         await evaluator.prepare()
         yield held_out

@@ -28,12 +28,15 @@ class PreparedRun:
         options: the data, the model and the way of training.
         stream: the samples, in training order.
         held_out: samples that judge the model; None: there are none.
+        held_out_name: names these samples, as `job.stream` names the trained ones; empty if there are none. Files that
+            change later are refused.
         job: the job, with the parameter servers that were known.
     """
 
     options: RunOptions
     stream: TrainingStream
     held_out: Dataset | None
+    held_out_name: str
     job: JobSpec
 
 
@@ -65,7 +68,7 @@ def prepare(
         table=table,
         iterations=stream.iterations,
     )
-    return PreparedRun(options, stream, held_out, job)
+    return PreparedRun(options, stream, held_out, "" if held_out is None else held_out.fingerprint, job)
 
 
 async def in_thread(function: Callable[[], T]) -> T:

@@ -226,7 +226,9 @@ async def _train_to_the_end(
 ) -> TrainedRun:
     """Trains a job on its stream, with the evaluations that are asked for, and exports the model."""
     listener = _with_epochs(listener, prepared, job)
-    async with watched(prepared.options, job, prepared.held_out, client, credentials, listener) as held_out:
+    async with watched(
+        prepared.options, job, prepared.held_out, client, credentials, listener, name=prepared.held_out_name
+    ) as held_out:
         state = await drive(client, job, prepared.stream, listener, held_out)
         if out is not None:
             path = out / "model.npz"

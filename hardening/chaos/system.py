@@ -161,7 +161,9 @@ async def run(
             job = replace(prepared.job, parameter_servers=tuple(link.address for link in store_links))
             if training.earlier is not None:
                 job = await going_on(job, listener=listener)
-            async with watched(options, job, prepared.held_out, client, listener=hear) as held_out:
+            async with watched(
+                options, job, prepared.held_out, client, listener=hear, name=prepared.held_out_name
+            ) as held_out:
                 state = await drive(client, job, stream, hear, held_out)
                 await patiently(lambda: export_model(job, place / "model.npz"), listener)
                 if held_out is not None:

@@ -12,6 +12,7 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import PhaseTimes, TransferCounts
 from esd.services.domain.sync import NO_FIGURES, Figures
 
+_LONGEST_NAME = 1000  # of held-out samples, in characters
 KEPT_EVALUATIONS = 128  # the latest; a restarted driver decides by them whether the model still improves
 
 
@@ -128,6 +129,8 @@ class Evaluation:
         iteration: the evaluated model has trained the iterations before this one.
         labels: the figures over all held-out samples by label, in the job's order. The loss of a label is the loss of
             its outputs; a model with a loss of its own has that loss under all labels.
+        samples: names the held-out samples, in words that are the same for the same samples only, at most 1,000
+            characters; empty if the driver does not name them.
 
     Example:
         >>> click = esd.Quality(loss=0.5, auc=0.7, normalised_entropy=0.9, calibration=1.0)
@@ -139,8 +142,13 @@ class Evaluation:
 
     iteration: int
     labels: tuple[Quality, ...]
+    samples: str = ""
 
     def __post_init__(self) -> None:
+        if len(self.samples) > _LONGEST_NAME:
+            raise InvalidArgument(
+                f"the name of an evaluation's samples has {len(self.samples)} characters, the limit is {_LONGEST_NAME}"
+            )
         if self.iteration < 0 or not self.labels:
             raise InvalidArgument(
                 f"an evaluation at iteration {self.iteration} has figures of {len(self.labels)} labels: there must be "

@@ -78,12 +78,13 @@ def decode_state(message: pb.JobState) -> JobState:
 
 def encode_evaluation(evaluation: Evaluation) -> pb.Evaluation:
     """Encodes an evaluation on held-out samples."""
-    return pb.Evaluation(iteration=evaluation.iteration, labels=map(_encode_quality, evaluation.labels))
+    labels = map(_encode_quality, evaluation.labels)
+    return pb.Evaluation(iteration=evaluation.iteration, labels=labels, samples=evaluation.samples)
 
 
 def decode_evaluation(message: pb.Evaluation) -> Evaluation:
-    """Decodes an evaluation. Raises InvalidArgument if it has no label."""
-    return Evaluation(message.iteration, tuple(map(_decode_quality, message.labels)))
+    """Decodes an evaluation. Raises InvalidArgument if it has no label, or too long a name of its samples."""
+    return Evaluation(message.iteration, tuple(map(_decode_quality, message.labels)), message.samples)
 
 
 def _encode_quality(quality: Quality) -> pb.Quality:

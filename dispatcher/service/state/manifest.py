@@ -129,7 +129,8 @@ class Manifest:
 
 
 def _evaluation(saved: dict[str, Any]) -> Evaluation:
-    return Evaluation(saved["iteration"], tuple(Quality(**label) for label in saved["labels"]))
+    labels = tuple(Quality(**label) for label in saved["labels"])
+    return Evaluation(saved["iteration"], labels, saved.get("samples", ""))  # earlier versions wrote no name
 
 
 def checksum(data: bytes) -> str:
