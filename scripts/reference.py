@@ -1,4 +1,4 @@
-"""Writes docs/reference/: settings, environment, metrics and API, from the code. `make docs` runs it; a test finds drift."""
+"""Writes docs/reference/ from the code: settings, environment, metrics, API. `make docs` runs it; a test finds drift."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ from esd.run.events import (
     StandsStill,
     Started,
     StoppingEarly,
+    TakesLong,
     VariableUnread,
 )
 from esd.run.pace import Pace
@@ -98,7 +99,7 @@ class ShownRun:
                 self._progress.stop()
             case Resumed() | SchemaChanged() | AlreadyTrained():
                 messages.print(str(event))
-            case NotCancelled() | VariableUnread():
+            case NotCancelled() | TakesLong() | VariableUnread():
                 messages.print(str(event), markup=False, highlight=False)
             case Retrying() | StandsStill() | Evaluated() | EvaluationMissed() | EvaluationsNotKept() | StoppingEarly():
                 messages.print(str(event), markup=False, highlight=False, soft_wrap=True)

@@ -54,6 +54,7 @@ class LocalCluster:
         shadows: mechanisms whose cost is computed for comparison, none if empty; None: the dispatcher's default.
         reach_dispatcher: where a worker of this name reaches the dispatcher of this address.
         job: whose model is tried before any service is started.
+        listener: gets `TakesLong` if this trial takes long.
 
     Raises:
         InvalidArgument: on entering, the model of `job` cannot be trained, or not exactly; or a setting of a service
@@ -76,6 +77,7 @@ class LocalCluster:
         shadows: Sequence[str] | None = None,
         reach_dispatcher: Callable[[str, str], Awaitable[str]] = _directly,
         job: JobSpec | None = None,
+        listener: Listener = ignore,
     ) -> None:
         self.parameter_servers: list[ServiceProcess] = []
         self.workers: list[ServiceProcess] = []
@@ -94,6 +96,7 @@ class LocalCluster:
         )
         self._reach_dispatcher = reach_dispatcher
         self._job = job
+        self._listener = listener
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -148,7 +151,7 @@ class LocalCluster:
         host = WorkerHost(self._logs / "worker-host.log", START_SECONDS)
         self._stack.push_async_callback(host.close)
         if self._job is not None:
-            await host.try_model(self._job)
+            await host.try_model(self._job, self._listener)
         # They stop in the opposite order, those of a kind at once.
         for kind in (self.parameter_servers, self._dispatchers, self.workers):
             self._stack.push_async_callback(_stop, kind)

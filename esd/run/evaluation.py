@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esd.dispatcher.core.grouped_auc import Grouped, mean_gauc
 from esd.dispatcher.core.scores import ScoreHistogram
+from esd.run.events import Listener, ignore
 from esd.run.model import look_here
+from esd.run.patience import within
 from esd.run.stream import global_batches
+from esd.run.worker_host import TRIAL_SECONDS
 from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.clients.tables import TableClient
@@ -24,12 +28,16 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import label_classes
 from esd.services.domain.state import Quality
 from esd.services.runtime.extras import require_torch
+from esd.services.runtime.leavable_thread import LeavableThread
 from esd.services.runtime.security import PLAINTEXT, Credentials
-from esd.services.runtime.tasks import run_in
-from esd.services.runtime.threads import named_threads
 
 _TOGETHER = 16_384  # samples whose rows are read at once, each row once
 _AHEAD = 2  # times that many: some are scored while the next ones are read
+_SCORING_SECONDS = 600.0  # for that many samples
+_REPORTED_SECONDS = 30.0  # after which a call of the model is reported
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _Chunk: TypeAlias = tuple[SampleBatch, list[NDArray[np.uint64]], list[NDArray[np.int64]]]
 
@@ -43,24 +51,34 @@ class Evaluator:
         job: trains the model.
         samples: the held-out ones; each evaluation reads them from the beginning.
         credentials: for the parameter servers.
+        listener: gets `TakesLong` if the model is slow, which may be a user's code.
 
     Call `prepare` before the model is trained.
     """
 
-    def __init__(self, job: JobSpec, samples: Iterable[SampleBatch], credentials: Credentials = PLAINTEXT) -> None:
+    def __init__(
+        self,
+        job: JobSpec,
+        samples: Iterable[SampleBatch],
+        credentials: Credentials = PLAINTEXT,
+        listener: Listener = ignore,
+    ) -> None:
         self._job = job
         self._samples = samples
         self._credentials = credentials
-        self._thread = named_threads("esd-evaluate")  # one: torch's settings belong to a thread
+        self._listener = listener
+        # One, since torch's settings belong to a thread; a model that hangs in it must not keep the process.
+        self._thread = LeavableThread("esd-evaluate")
 
     async def prepare(self) -> None:
         """Builds the model once: one that cannot be scored here is refused before it is trained, not after.
 
         Raises:
             FailedPrecondition: torch is not installed here.
-            InvalidArgument: there is no such model, or it cannot be built.
+            InvalidArgument: there is no such model, or it cannot be built, or takes too long.
         """
-        await run_in(self._thread, _try_model, self._job)
+        name = repr(self._job.model.name)
+        await self._within(TRIAL_SECONDS, f"model {name} is being tried for held-out samples", _try_model, self._job)
 
     async def evaluate(self, checkpoint: int = 0) -> tuple[Quality, ...]:
         """Returns the figures of the model at a checkpoint, or of the finished model (0).
@@ -69,7 +87,7 @@ class Evaluator:
 
         Raises:
             FailedPrecondition, NotFound: the checkpoint is not kept.
-            InvalidArgument: a held-out sample is malformed, or there is none.
+            InvalidArgument: a held-out sample is malformed, or there is none; or the model takes too long.
             Unavailable: a parameter server is away.
         """
         of_labels, count = [_OfLabel() for _ in self._job.labels], 0
@@ -80,14 +98,15 @@ class Evaluator:
             ]
             tables = [TableClient(servers, table) for table in self._job.tables]
             dense = await tables[0].get_dense(checkpoint=checkpoint)
-            scorer = await run_in(self._thread, _make_scorer, self._job, dense)
+            scorer = await self._within(TRIAL_SECONDS, "the model is being built", _make_scorer, self._job, dense)
             chunks = read_ahead(_chunks(self._samples, len(self._job.tables)), _AHEAD)
             async for batch, ids, inverse in await stack.enter_async_context(aclosing(chunks)):
                 values = [
                     (await table.look_up(wanted, checkpoint=checkpoint))[1]
                     for table, wanted in zip(tables, ids, strict=True)
                 ]
-                losses, bins = await run_in(self._thread, scorer.score, batch, values, inverse)
+                what = f"{len(batch)} held-out samples are being scored"
+                losses, bins = await self._within(_SCORING_SECONDS, what, scorer.score, batch, values, inverse)
                 count += len(batch)
                 for label, figures in enumerate(of_labels):
                     figures.add(losses[label], bins[:, label], label_classes(batch.labels[:, label]), batch.groups)
@@ -96,8 +115,16 @@ class Evaluator:
         return tuple(each.quality(count) for each in of_labels)
 
     def close(self) -> None:
-        """Lets go of the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Ends the thread after its running call, for which nothing waits."""
+        self._thread.end()
+
+    async def _within(self, limit: float, what: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Makes a call in the thread. Raises InvalidArgument if it takes longer than the limit, in seconds."""
+        call = self._thread.submit(function, *args, **kwargs)
+        try:
+            return await within(asyncio.wrap_future(call), what, limit, self._listener, _REPORTED_SECONDS)
+        except TimeoutError:
+            raise InvalidArgument(f"{what} for longer than {limit:g} s, which is the limit") from None
 
 
 class _OfLabel:

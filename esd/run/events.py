@@ -275,6 +275,22 @@ class Retrying:
 
 
 @dataclass(frozen=True, slots=True)
+class TakesLong:
+    """The run waits for a user's code, such as a model that is tried.
+
+    Attributes:
+        what: the work.
+        limit: seconds after which it is refused.
+    """
+
+    what: str
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.what}; this is refused after {self.limit:g} s"
+
+
+@dataclass(frozen=True, slots=True)
 class StandsStill:
     """The job has trained nothing for a while, although samples wait.
 
@@ -362,6 +378,7 @@ Event: TypeAlias = (
     | ServiceRestarted
     | ServiceNotReady
     | Retrying
+    | TakesLong
     | StandsStill
     | NotCancelled
     | SamplesSkipped

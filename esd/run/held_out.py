@@ -250,7 +250,7 @@ async def watched(
         yield None
         return
     early_stop = None if chosen.early_stop is None else EarlyStop.parse(chosen.early_stop)
-    evaluator = Evaluator(job, samples, credentials)
+    evaluator = Evaluator(job, samples, credentials, listener)
     held_out = HeldOut(
         job, evaluator, client, every=chosen.evaluate_every, early_stop=early_stop, listener=listener, name=name
     )

@@ -1,14 +1,16 @@
-"""The patience of a run with services that are away: how long it calls them again, and that it reports this at once."""
+"""The patience of a run with services that are away and with a user's code, and that it reports each wait."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from esd.run.events import Listener, Retrying
+from esd.run.events import Listener, Retrying, TakesLong
 from esd.services.runtime.retry import AWAY, repeated
 
 PATIENCE_SECONDS = 60.0  # with services that are away
+_REPORTED_SECONDS = 5.0  # after which a wait for a user's code is reported, where it should be short
 
 T = TypeVar("T")
 
@@ -36,3 +38,26 @@ async def patiently(call: Callable[[], Awaitable[T]], listener: Listener) -> T:
             raise
 
     return await repeated(attempt, PATIENCE_SECONDS, on=AWAY)
+
+
+async def within(
+    work: Awaitable[T], what: str, limit: float, listener: Listener, reported: float = _REPORTED_SECONDS
+) -> T:
+    """Waits for work in which a user's code runs, up to a limit.
+
+    Args:
+        work: the work, which is cancelled after the limit.
+        what: names the work, for the event.
+        limit: seconds.
+        listener: gets `TakesLong` if the work takes long.
+        reported: seconds after which it takes long.
+
+    Raises:
+        TimeoutError: it takes longer than the limit.
+    """
+    report = asyncio.get_running_loop().call_later(reported, listener, TakesLong(what, limit))
+    try:
+        async with asyncio.timeout(limit):
+            return await work
+    finally:
+        report.cancel()

@@ -133,6 +133,7 @@ async def train(
             decision_log=decision_log,
             shadows=shadows,
             job=prepared.job,
+            listener=listener,
         ) as cluster:
             run = await train_on(cluster, prepared, listener, out=out, continued=continue_from is not None)
     _report_reading(prepared.stream.dataset, listener)

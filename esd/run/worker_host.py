@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from esd.run.events import Listener, ignore
 from esd.run.local_settings import without_settings
+from esd.run.patience import within
 from esd.services.domain.errors import InvalidArgument, Unavailable
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.forks import MAX_PACKET, send_request
@@ -153,8 +155,12 @@ class WorkerHost:
         self._children: dict[int, ForkedProcess] = {}
         self._transports: list[asyncio.BaseTransport] = []
 
-    async def try_model(self, job: JobSpec) -> None:
+    async def try_model(self, job: JobSpec, listener: Listener = ignore) -> None:
         """Tries the job's model on two samples, in a child of its own with the environment of this process.
+
+        Args:
+            job: the job.
+            listener: gets `TakesLong` if the trial takes long.
 
         Raises:
             InvalidArgument: it cannot be trained, or not exactly, or takes too long.
@@ -165,8 +171,8 @@ class WorkerHost:
         refusal = bytearray()
         reading = asyncio.create_task(_collect(child.stdout, refusal))
         try:
-            async with asyncio.timeout(TRIAL_SECONDS):
-                code = await child.wait()
+            what = f"model {job.model.name!r} is being tried on two samples"
+            code = await within(child.wait(), what, TRIAL_SECONDS, listener)
             # The end of the output follows at once, unless a process that the model has started has inherited the pipe.
             await asyncio.wait({reading}, timeout=_END_OF_OUTPUT_SECONDS)
         except TimeoutError:

@@ -1,16 +1,21 @@
-"""Held-out samples are scored again where a parameter server was away in the middle."""
+"""Held-out samples are scored again where a parameter server was away, and a model that hangs meanwhile is refused."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 
+import pytest
 import torch
 
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
+from esd.run import evaluation
 from esd.run.evaluation import Evaluator
+from esd.run.events import Event, TakesLong
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.retry import AWAY, repeated
 from esd.worker.training.all_reduce import DenseReducer
 from esd.worker.training.trainer import model_of_job
@@ -55,3 +60,20 @@ async def test_a_server_that_is_away_while_rows_are_read_is_waited_for() -> None
         assert await repeated(evaluate, 20.0, on=AWAY) > 0
         assert held_out.readings == 2
         evaluator.close()
+
+
+async def test_a_model_that_hangs_here_is_refused_after_a_limit_and_reported_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The trial may pass in the workers, where another machine or other packages run the model."""
+    released = threading.Event()
+    monkeypatch.setattr(evaluation, "TRIAL_SECONDS", 0.3)
+    monkeypatch.setattr(evaluation, "_REPORTED_SECONDS", 0.1)
+    monkeypatch.setattr(evaluation, "_try_model", lambda _job: released.wait())
+    events: list[Event] = []
+    evaluator = Evaluator(job_with(), [samples(8)], listener=events.append)
+    with pytest.raises(InvalidArgument, match=r"model 'wdl' is being tried for held-out samples for longer than 0.3 s"):
+        await evaluator.prepare()
+    assert events == [TakesLong("model 'wdl' is being tried for held-out samples", 0.3)]
+    evaluator.close()
+    released.set()

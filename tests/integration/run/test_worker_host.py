@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from esd.run import worker_host
+from esd.run.events import Event
 from esd.run.worker_host import ForkedProcess, WorkerHost
 from esd.services.domain.errors import InvalidArgument, Unavailable
 from esd.services.domain.features import Feature, numbered_ids
@@ -148,9 +149,11 @@ async def test_a_model_that_hangs_in_its_trial_is_refused(
 ) -> None:
     job = own_model(tmp_path, monkeypatch, forward="time.sleep(600)")
     await workers.host.try_model(JOB)  # the host has started, which the limit does not cover
-    monkeypatch.setattr(worker_host, "TRIAL_SECONDS", 3.0)
-    with pytest.raises(InvalidArgument, match="model 'own:Net' takes longer than 3 s to be built and to train two"):
-        await workers.host.try_model(job)
+    monkeypatch.setattr(worker_host, "TRIAL_SECONDS", 7.0)
+    events: list[Event] = []
+    with pytest.raises(InvalidArgument, match="model 'own:Net' takes longer than 7 s to be built and to train two"):
+        await workers.host.try_model(job, events.append)
+    assert list(map(str, events)) == ["model 'own:Net' is being tried on two samples; this is refused after 7 s"]
 
 
 async def test_a_host_that_cannot_start_says_why(
