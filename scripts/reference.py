@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: settings, environment, metrics, API. `make docs` runs it; a test finds drift."""
+"""Writes docs/reference/ from the code: settings, environment, metrics, API. `make docs` runs it; a test checks it."""
 
 from __future__ import annotations
 
