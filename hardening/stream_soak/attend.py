@@ -76,7 +76,7 @@ async def lose(address: str) -> None:
 async def _attending(address: str) -> AsyncIterator[Sequence[Attendance]]:
     """Yields the streams of all workers, which know their membership by then."""
     async with AsyncDispatcherClient(address) as client, AsyncExitStack() as streams:
-        attendances = [await streams.enter_async_context(client.attend(lease)) for lease in await _leases(client)]
+        attendances = [await streams.enter_async_context(client.attend_here(lease)) for lease in await _leases(client)]
         for attendance in attendances:
             assert isinstance(await anext(attendance), Membership)  # noqa: S101
         yield attendances

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Self, TypeVar
 
@@ -20,6 +18,7 @@ from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.plans import PlanMessage
 from esd.services.domain.reports import Lease, Registration, Report, WorkerPhase
 from esd.services.domain.state import Evaluation, JobState
+from esd.services.runtime.loop_thread import LoopThread
 from esd.services.runtime.security import PLAINTEXT, Credentials
 from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 
@@ -67,9 +66,7 @@ class DispatcherClient:
         caller: str = "",
     ) -> None:
         self._process = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="esd-dispatcher-client", daemon=True)
-        self._thread.start()
+        self._thread = LoopThread("esd-dispatcher-client")
 
         async def connect() -> AsyncDispatcherClient:
             return AsyncDispatcherClient(
@@ -91,12 +88,10 @@ class DispatcherClient:
 
     def close(self) -> None:
         """Closes the connection and ends open streams. The client cannot be used any more."""
-        if self._loop.is_closed() or os.getpid() != self._process:
+        if self._thread.closed or os.getpid() != self._process:
             return
         self._run(self._client.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.close()
 
     # --- of users and drivers ------------------------------------------------------------------------------------
 
@@ -257,7 +252,7 @@ class DispatcherClient:
         """
 
         async def begin() -> Attendance:
-            return await self._client.attend(lease, from_iteration, phase=phase).__aenter__()
+            return await self._client.attend_here(lease, from_iteration, phase=phase).__aenter__()
 
         return BlockingAttendance(self._run(begin()), self._run)
 
@@ -265,15 +260,10 @@ class DispatcherClient:
         if os.getpid() != self._process:  # the thread of the loop is not in this process
             work.close()
             raise FailedPrecondition("this client was made before the process forked: make another one in the child")
-        if self._loop.is_closed():
+        if self._thread.closed:
             work.close()
             raise FailedPrecondition("this client is closed; make another one")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:  # such as Ctrl-C: the call must end with its caller
-            future.cancel()
-            raise
+        return self._thread.wait_for(work)
 
 
 class BlockingAttendance:

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Self
+from weakref import WeakSet
 
 import grpc
 from numpy.typing import ArrayLike
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike
 from esd.protos import dispatcher_pb2 as pb
 from esd.protos import dispatcher_pb2_grpc
 from esd.services.clients.attendance import Attendance, idle
+from esd.services.clients.attendance_aside import AttendanceAside
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, NotFound, Unavailable
@@ -74,6 +76,16 @@ class AsyncDispatcherClient:
         credentials: Credentials = PLAINTEXT,
         caller: str = "",
     ) -> None:
+        self._connect_again = partial(
+            AsyncDispatcherClient,
+            address,
+            timeout=timeout,
+            patience=patience,
+            max_message_bytes=max_message_bytes,
+            credentials=credentials,
+            caller=caller,
+        )
+        self._attendances: WeakSet[AttendanceAside] = WeakSet()
         self._address = address
         self._logged = -math.inf  # when an unreachable dispatcher was last logged
         self._timeout = timeout
@@ -90,6 +102,8 @@ class AsyncDispatcherClient:
 
     async def close(self) -> None:
         """Closes the connection and ends open streams."""
+        for attendance in list(self._attendances):
+            await attendance.aclose()
         await self._channel.close(None)
 
     # --- of users and drivers ------------------------------------------------------------------------------------
@@ -204,8 +218,21 @@ class AsyncDispatcherClient:
         answer = await repeated(lambda: _answer(call, request), within, on=AWAY)
         return bytes(answer.value)
 
-    def attend(self, lease: Lease, from_iteration: int = 0, *, phase: Callable[[], WorkerPhase] = idle) -> Attendance:
-        """Takes part in one epoch."""
+    def attend(
+        self, lease: Lease, from_iteration: int = 0, *, phase: Callable[[], WorkerPhase] = idle
+    ) -> AttendanceAside:
+        """Takes part in one epoch. The stream and its heartbeats are in a thread of their own."""
+        attendance = AttendanceAside(self._connect_again, lease, from_iteration, phase)
+        self._attendances.add(attendance)
+        return attendance
+
+    def attend_here(
+        self, lease: Lease, from_iteration: int = 0, *, phase: Callable[[], WorkerPhase] = idle
+    ) -> Attendance:
+        """Takes part in one epoch as `attend` does, in this event loop.
+
+        It saves the way between two threads, and loses the lease where a step blocks the loop for longer than that.
+        """
         return Attendance(self._attend, lease, from_iteration, phase, timeout=self._timeout, patience=self._patience)
 
     async def _repeated(self, method: Any, request: Any) -> Any:

@@ -144,7 +144,7 @@ class Worker:
 
     async def attend(self, from_iteration: int = 0) -> Attendance:
         await self.leave()
-        self.attendance = self.client.attend(self.held, from_iteration, phase=lambda: self.phase)
+        self.attendance = self.client.attend_here(self.held, from_iteration, phase=lambda: self.phase)
         return await self.attendance.__aenter__()
 
     async def leave(self) -> None:

@@ -86,7 +86,7 @@ class WorkerJob:
 
     async def _attend(self, lease: Lease) -> Lease | None:
         """Takes part in one epoch. Returns the lease for the next one, or None at the end of the stream."""
-        async with self._dispatcher.attend(lease, phase=self._phase) as attendance:
+        async with self._dispatcher.attend_here(lease, phase=self._phase) as attendance:
             self._epoch = WorkerEpoch(
                 self._settings,
                 attendance,
