@@ -13,6 +13,7 @@ from esd.protos.dispatcher_pb2 import JobSpec
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.forks import serve_forks
 from esd.services.runtime.process import run
+from esd.services.runtime.users_code import place_of
 from esd.services.wire.jobs import decode_job
 from esd.worker.models import build_model
 from esd.worker.service.app import serve_worker
@@ -25,10 +26,13 @@ TRIAL = "trial"
 def try_model() -> None:
     """Builds and tries the model of the job on standard input. Prints why it is refused, and nothing otherwise."""
     prepare_device("cpu", threads=1)
+    job = decode_job(JobSpec.FromString(sys.stdin.buffer.read()))
     try:
-        build_model(decode_job(JobSpec.FromString(sys.stdin.buffer.read())))
+        build_model(job)
     except InvalidArgument as error:
         sys.stdout.write(str(error))
+    except KeyboardInterrupt as error:  # of the model's code: no Ctrl-C reaches this process
+        sys.stdout.write(f"model {job.model.name!r} raises KeyboardInterrupt{place_of(error)}")
 
 
 def main() -> None:

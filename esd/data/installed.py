@@ -10,7 +10,7 @@ from esd.data.derived import DerivedDataset
 from esd.data.reader import ReadRequest
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError, InvalidArgument
-from esd.services.runtime.users_code import place_of
+from esd.services.runtime.users_code import place_of, raise_if_stopped
 
 GROUP = "esd.readers"
 
@@ -83,7 +83,8 @@ class _Installed(DerivedDataset):
                 return
             except EsdError:
                 raise
-            except Exception as error:  # it may be anybody's code
+            except BaseException as error:  # it may be anybody's code
+                raise_if_stopped(error)
                 raise InvalidArgument(
                     f"data {self.name!r}, read by {self._package}, fails: {type(error).__name__}: {error}"
                     f"{place_of(error)}"

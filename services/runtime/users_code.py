@@ -1,8 +1,10 @@
-"""The place of an error in a user's own code: models, losses, readers."""
+"""Errors of a user's own code: models, losses, readers."""
 
 from __future__ import annotations
 
+import asyncio
 import sysconfig
+import threading
 import traceback
 from pathlib import Path
 
@@ -23,6 +25,17 @@ def place_of(error: BaseException) -> str:
         return ""
     frame = own[-1]
     return f" ({frame.filename}:{frame.lineno}, in {frame.name}: {(frame.line or '').strip()})"
+
+
+def raise_if_stopped(error: BaseException) -> None:
+    """Raises an error again that stops this process or its task, and that the user's code only happens to meet.
+
+    Code may raise SystemExit or KeyboardInterrupt itself. These would end the process as if it were done, and it would
+    be started again and again; so they are errors of the code. Ctrl-C raises KeyboardInterrupt in the main thread.
+    """
+    ctrl_c = isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+    if ctrl_c or isinstance(error, GeneratorExit | asyncio.CancelledError):
+        raise error
 
 
 def _is_users(filename: str) -> bool:

@@ -10,7 +10,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Pooling
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.losses import Loss
-from esd.services.runtime.users_code import place_of
+from esd.services.runtime.users_code import place_of, raise_if_stopped
 from esd.worker.models.dcn import DeepCross
 from esd.worker.models.dfm import DeepFM
 from esd.worker.models.dlrm import DLRM
@@ -64,7 +64,8 @@ def _build(job: JobSpec) -> Model:
             model = kind(inputs, job.model.hidden)
         except InvalidArgument:
             raise
-        except Exception as error:  # the model may be a user's code
+        except BaseException as error:  # the model may be a user's code
+            raise_if_stopped(error)
             raise InvalidArgument(
                 f"model {name!r} cannot be built: {type(error).__name__}: {error}{place_of(error)}"
             ) from error

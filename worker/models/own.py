@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import torch
 
 from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
-from esd.services.runtime.users_code import place_of
+from esd.services.runtime.users_code import place_of, raise_if_stopped
 from esd.worker.models.model import Model
 
 # Errors that may not occur again in a restarted process.
@@ -34,7 +34,8 @@ def import_model(path: str) -> type[Model]:
         raise InvalidArgument(f"model {path!r} is not an import path: package.module:Class")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # the module may be a user's code
+    except BaseException as error:  # the module may be a user's code
+        raise_if_stopped(error)
         raise InvalidArgument(
             f"model {path!r}: module {module_name} cannot be imported: {type(error).__name__}: {error}"
             f"{place_of(error)} (PYTHONPATH, or ESD_WORKER_CODE of a service, names a folder to look in; "
@@ -63,7 +64,8 @@ def failures_named(model: str, doing: str) -> Iterator[None]:
         yield
     except (EsdError, *_PASSING):
         raise
-    except Exception as error:
+    except BaseException as error:
+        raise_if_stopped(error)
         _log.exception("model %s fails %s", model, doing)
         raise FailedPrecondition(
             f"model {model!r} fails {doing}: {type(error).__name__}: {error}{place_of(error)}"

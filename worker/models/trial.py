@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from esd.services.domain.errors import InvalidArgument
-from esd.services.runtime.users_code import place_of
+from esd.services.runtime.users_code import place_of, raise_if_stopped
 from esd.worker.models.buffer_trial import TriedBuffers, evaluating
 from esd.worker.models.inputs import Jagged, ModelInputs
 from esd.worker.models.model import Batch, Model
@@ -48,7 +48,8 @@ def try_model(model: Model, name: str, inputs: ModelInputs) -> None:
             buffers.check_rules()
     except InvalidArgument:
         raise
-    except Exception as error:  # the model may be a user's code
+    except BaseException as error:  # the model may be a user's code
+        raise_if_stopped(error)
         raise InvalidArgument(
             f"model {name!r} fails on samples of {inputs}: {type(error).__name__}: {error}{place_of(error)}"
         ) from error

@@ -156,6 +156,16 @@ async def test_a_model_that_hangs_in_its_trial_is_refused(
     assert list(map(str, events)) == ["model 'own:Net' is being tried on two samples; this is refused after 7 s"]
 
 
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "SystemExit(0)"])
+async def test_a_model_that_ends_its_process_in_its_trial_is_refused_with_the_place(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    job = own_model(tmp_path, monkeypatch, forward=f"raise {error}")
+    name, _, _ = error.partition("(")
+    with pytest.raises(InvalidArgument, match=rf"model 'own:Net' .*{name}.*own\.py:17, in forward: raise {name}"):
+        await workers.host.try_model(job)
+
+
 async def test_a_host_that_cannot_start_says_why(
     workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,19 @@ def test_an_error_without_a_user_s_frame_has_no_place() -> None:
     assert place_of(raised.value.with_traceback(raised.tb.tb_next)) == ""
 
 
-def test_an_error_while_training_has_its_place() -> None:
-    refused = r"'net' fails in iteration 7: KeyError: 'x' \(.*test_places.*\.py:\d+, in"
-    with pytest.raises(FailedPrecondition, match=refused), failures_named("net", "in iteration 7"):
-        raise KeyError("x")
+@pytest.mark.parametrize("error", [KeyError("x"), SystemExit("x"), KeyboardInterrupt("x")], ids=repr)
+def test_an_error_while_training_has_its_place(error: BaseException) -> None:
+    """A worker trains in a thread, where no Ctrl-C raises KeyboardInterrupt."""
+    refused = rf"'net' fails in iteration 7: {type(error).__name__}: '?x'? \(.*test_places.*\.py:\d+, in fail"
+
+    def fail() -> None:
+        with failures_named("net", "in iteration 7"):
+            raise error
+
+    with ThreadPoolExecutor(1) as thread, pytest.raises(FailedPrecondition, match=refused):
+        thread.submit(fail).result()
+
+
+def test_ctrl_c_is_no_error_of_a_model() -> None:
+    with pytest.raises(KeyboardInterrupt), failures_named("net", "in iteration 7"):
+        raise KeyboardInterrupt
