@@ -514,3 +514,40 @@ async def test_bursts_of_reports_in_a_stream_that_pauses_hold_no_job_up(
     assert (state.phase, state.samples_submitted) == (JobPhase.FINISHED, submission.result())
     for worker in workers:
         await worker.leave()
+
+
+async def test_a_server_that_dies_between_the_end_of_the_stream_and_the_last_commit_begins_a_recovery(
+    start_dispatcher: Callable[..., Awaitable[Dispatcher]], tmp_path: Path
+) -> None:
+    """All workers have flushed at the end when the server loses its rows; the commit is the first call after that."""
+    dispatcher = await start_dispatcher()
+    address = f"127.0.0.1:{free_port()}"
+    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, checkpoint_dir=tmp_path, listen=address)
+    flushed, restarted = asyncio.Semaphore(0), asyncio.Event()
+
+    async def flush_around_the_restart(worker: Worker, plan: FlushPlan) -> None:
+        assert worker.membership is not None
+        await cut(worker.membership, plan)
+        if plan.iteration == 5:
+            del worker.flushed  # the next epoch has no restart
+            flushed.release()
+            await restarted.wait()
+        await worker.send(flush_report_of(plan))
+
+    async with asyncio.TaskGroup() as tasks:
+        async with parameter_server(settings):
+            job, *workers = await start_job(dispatcher, address)
+            for worker in workers:
+                worker.flushed = partial(flush_around_the_restart, worker)  # type: ignore[method-assign]
+                tasks.create_task(worker.train())
+            submission = submit(dispatcher, job, 5)
+            for _ in workers:
+                await flushed.acquire()
+            await state_when(dispatcher.client, lambda state: state.checkpoint == 4)
+        async with parameter_server(settings):
+            restarted.set()
+            state = await state_when(dispatcher.client, lambda state: state.phase is JobPhase.FINISHED)
+    assert await submission == 40
+    assert (state.iterations_confirmed, state.checkpoint) == (5, 5)
+    (recovery,) = state.recoveries
+    assert recovery.iterations_redone == 1
