@@ -12,6 +12,7 @@ the file's back. Values of a file pass the same checks as values on the command 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +33,7 @@ def _take_back(context: typer.Context, names: str | None) -> str | None:
     """Removes options from the defaults that the file gives, after it was read."""
     if names is None:
         return None
-    given, parameters = context.default_map or {}, _parameters(context)
+    given, parameters = context.default_map or {}, taken_by(context.command.params)
     for name in names.split(","):
         parameter = parameters.get(name.strip().removeprefix("--"))
         if parameter is None or parameter.name not in given:
@@ -67,7 +68,7 @@ def _defaults(context: typer.Context, path: Path) -> dict[str, str]:
         InvalidArgument: the file cannot be read, a key is no option, or an option does not take its value.
     """
     document = read_toml(path, f"--config {path}")
-    parameters = _parameters(context)
+    parameters = taken_by(context.command.params)
     defaults = {}
     for key, value in document.items():
         parameter = parameters.get(key)
@@ -82,11 +83,11 @@ def _defaults(context: typer.Context, path: Path) -> dict[str, str]:
     return defaults
 
 
-def _parameters(context: typer.Context) -> dict[str, Any]:
-    """Returns the options that a file may give, by their name without dashes."""
+def taken_by(parameters: Iterable[Any]) -> dict[str, Any]:
+    """Returns the options of a command that a file may give, by their name without dashes."""
     return {
         option.removeprefix("--"): parameter
-        for parameter in context.command.params
+        for parameter in parameters
         for option in parameter.opts
         if option not in ("--config", "--without", "--help")
     }

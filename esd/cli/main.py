@@ -50,6 +50,7 @@ COMMANDS = {
     "cancel": "Ends the running job, so that another one may begin. Repeated, it goes on at its last checkpoint.",
     "bench": "Measures this machine and the mechanisms, in a source tree only.",
     "data": "Looks at data of your own, and lists the readers of data.",
+    "schema": "Prints the JSON Schema of a kind of file, from which editors complete and check it.",
     "serve": "Runs one service in the foreground.",
     "checkpoint": "Lists, verifies and restores the checkpoints of a store.",
     "cluster": "Runs ESD on several machines with container engines.",

@@ -95,6 +95,7 @@ def _pair(value: Any) -> Any:
 Text = Annotated[str, Strict()]
 TextOrNumber = Annotated[str | float, PlainValidator(_text_or_number, json_schema_input_type=str | float)]
 Number = Annotated[float, PlainValidator(_number, json_schema_input_type=float)]
-Whole = Annotated[int, BeforeValidator(_whole)]
+WHOLE = BeforeValidator(_whole)
+Whole = Annotated[int, WHOLE]
 LISTED = BeforeValidator(_listed)
 PAIR = BeforeValidator(_pair)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic.dataclasses import dataclass
 
-from esd.data.checked import CONFIG, LISTED, PAIR, Number, OneOf, Text, TextOrNumber, Whole, named
+from esd.data.checked import CONFIG, LISTED, PAIR, WHOLE, Number, OneOf, Text, TextOrNumber, Whole, named
 from esd.services.domain.columns import MISSING, SampleColumns
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_LENGTH, Feature, Pooling, tables_of
@@ -65,7 +65,7 @@ class IdList:
     """
 
     column: Text
-    max: Annotated[Whole, Field(ge=1, le=MAX_LENGTH)]
+    max: Annotated[int, Field(ge=1, le=MAX_LENGTH), WHOLE]
     pool: Annotated[str, OneOf((Pooling.SUM.value, Pooling.MEAN.value, Pooling.LIST.value))] = Pooling.MEAN.value
     table: Text | None = None
     longer: Annotated[str, OneOf((REFUSE, CUT))] = REFUSE

@@ -1,4 +1,4 @@
-"""Pydantic's findings in the words of the house: place, value, and what would be allowed."""
+"""Pydantic's findings in the words of the house: the place, the value and the allowed ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mistakes(
 
     Args:
         error: raised by pydantic.
-        document: what was checked.
+        document: the values that were checked.
         keys: returns the keys that the values at a place may have, for suggestions.
         of: the end of a place's name, such as ` of a schema`.
     """

@@ -26,6 +26,10 @@ from esd.services.domain.errors import InvalidArgument
 
 _log = logging.getLogger(__name__)
 
+_FOR_EDITORS = (
+    "#:schema esd-data.json",
+    "# the line above lets editors complete this file: esd schema data > esd-data.json",
+)
 _VALUE = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?|")  # that no column is named
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LABELS = ("label", "click", "clicked", "is_click", "target", "y", "converted", "conversion", "bought", "purchased")
@@ -153,7 +157,8 @@ class Proposal:
 
     def to_toml(self) -> str:
         """Returns the schema as a file with comments."""
-        lines = [f"# from {self.rows:,} rows of {self.files} files", *(f"# {note}" for note in self.notes)]
+        lines = [*_FOR_EDITORS, f"# from {self.rows:,} rows of {self.files} files"]
+        lines += [f"# {note}" for note in self.notes]
         lines += [f"label = {_text(self.label)}"]
         lines += [] if self.made is None else [self.made.to_toml()]
         lines += [f"decimal = {_text(self.decimal)}"] if self.decimal != POINT else []

@@ -48,6 +48,7 @@ def test_the_proposal_is_a_schema_that_fits_the_files(tmp_path: Path) -> None:
     assert '# "request",  # 400 values' in text
     assert '"user",  # 7 values, the commonest 1% of them in 14% of the rows' in text
     assert "10.00% absent" in text
+    assert text.startswith("#:schema esd-data.json\n")  # from which editors complete
     assert "# not read: places, of type list<" in text
 
 
