@@ -104,7 +104,7 @@ class LocalSettings:
                 + "".join(f"\n  {line}" for line in not_taken)
                 + "\nunset them, or start the services by `esd serve` and train with --dispatcher"
             )
-        place = {"name": "worker-0", "dispatcher": "127.0.0.1:1", "link": 1.0, "cache_rows": 1}
+        place = {"name": "worker-0", "dispatcher": "127.0.0.1:1", "link": 1e9, "cache_rows": 1}
         mistakes = [
             *_mistakes(ParameterServerSettings, self._server(), self.shards),
             *_mistakes(DispatcherSettings, self._of_dispatcher(), 1),

@@ -37,11 +37,11 @@ def test_variables_and_file_reach_the_service_that_they_name(tmp_path: Path, mon
     }
     # The file decides on rejoin_seconds, which a local run has another default for.
     assert settings.dispatcher() == {"ESD_CONFIG": str(config), "ESD_DISPATCHER_PAGE_PORT": "0"}
-    assert settings.worker(name="w", link=1.5) == {
+    assert settings.worker(name="w", link=1500.5) == {
         "ESD_CONFIG": str(config),
         "ESD_WORKER_DEVICE": "cuda",
         "ESD_WORKER_NAME": "w",
-        "ESD_WORKER_LINK": "1.5",
+        "ESD_WORKER_LINK": "1500.5",
     }
 
 
