@@ -24,7 +24,7 @@ _traceback_wanted = ContextVar("traceback_wanted", default=False)
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 _WANTS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.EFBIG)  # of files, threads, memory, room
-_SCARCE = ("can't start new thread", "can't allocate memory")  # Python's and torch's words
+_SCARCE = ("can't start new thread", "can't allocate memory", "failed to map segment")  # of Python, torch, the linker
 _WRONG_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)  # which an option has named
 
 
@@ -95,7 +95,7 @@ def main() -> None:
         _fail(f"{error.filename}: {error.strerror}{limits}" if named else f"{error}{limits}", code)
     except EsdError as error:
         _fail(error, EXIT_FAILURE)
-    except (MemoryError, RuntimeError) as error:
+    except (ImportError, MemoryError, RuntimeError) as error:
         scarce = isinstance(error, MemoryError) or any(text in str(error) for text in _SCARCE)
         if not (scarce and (limits := low_limits())):
             raise

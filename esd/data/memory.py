@@ -31,13 +31,12 @@ def remember(kind: str, question: str, answer: object) -> None:
     try:
         write_whole(_file(kind, question), lambda draft: draft.write(entry))
     except OSError as error:
-        _warn(str(error.strerror))
+        folder = _folder()
+        _warn("this user has no home directory" if folder is None else f"{folder}: {error.strerror}")
 
 
 @cache
-def _warn(reason: str) -> None:
-    folder = _folder()
-    place = "this user has no home directory" if folder is None else f"{folder}: {reason}"
+def _warn(place: str) -> None:
     _log.warning("answers about the data are not remembered, and are found anew each time: %s", place)
 
 

@@ -152,6 +152,8 @@ def _bound_socket() -> socket.socket:
         try:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             held.bind((host, 0))
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(held.getsockname())  # sends nothing; fails where no packet would arrive
         except OSError as error:
             held.close()
             reasons.append(f"{host}: {error.strerror}")

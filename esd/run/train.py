@@ -36,7 +36,7 @@ from esd.run.patience import patiently
 from esd.run.prepare import PreparedRun, check_address, in_thread, prepare
 from esd.run.results import Result, training_result
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import Evaluation, JobState
 from esd.services.runtime.extras import require_torch
@@ -281,6 +281,11 @@ def _log_directory(out: Path | None) -> Iterator[Path]:
         logs.mkdir(parents=True, exist_ok=True)
         yield logs
         return
-    logs = Path(tempfile.mkdtemp(prefix="esd-"))
+    try:
+        logs = Path(tempfile.mkdtemp(prefix="esd-"))
+    except OSError as error:
+        raise FailedPrecondition(
+            f"no folder for the logs of the services can be made: {error.strerror}; name one with --out, or set TMPDIR"
+        ) from None
     yield logs
     shutil.rmtree(logs)

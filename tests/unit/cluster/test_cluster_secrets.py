@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -82,6 +83,20 @@ def test_a_password_is_whole_or_not_there(cluster: Cluster, monkeypatch: pytest.
     assert len(provide_secrets(cluster)["redis"][PASSWORD].strip()) == 64
     assert (cluster.certificates / "redis" / PASSWORD).stat().st_mode & 0o777 == 0o600
     assert disk.left_in(cluster.certificates / "redis") == files_in(cluster.certificates / "redis")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_secrets_are_for_their_owner_alone_whatever_the_umask_is(cluster: Cluster, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        provide_secrets(cluster)
+    finally:
+        os.umask(before)
+    secret = [
+        file for file in cluster.certificates.rglob("*") if file.suffix == ".key" or file.name in ("token", PASSWORD)
+    ]
+    assert {PASSWORD, "token", "tls.key"} <= {file.name for file in secret}
+    assert not [str(file) for file in secret if file.stat().st_mode & 0o077]
 
 
 def test_a_certificate_of_another_address_is_named(cluster: Cluster) -> None:

@@ -64,8 +64,21 @@ def test_a_damaged_memory_is_not_believed(ratings, cache, content):
 
 def test_a_read_only_home_is_no_obstacle(ratings, monkeypatch, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", str(ratings))  # a file: nothing can be written below it
+    for _ in range(2):
+        assert count_distinct(f"movielens:{ratings}") == 4
+    assert caplog.text.count("are not remembered") == 1
+
+
+def test_a_user_without_a_home_is_no_obstacle(ratings, monkeypatch, caplog):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+
+    def nobody(_):
+        raise KeyError  # as of a container that runs as a number without a name
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
     assert count_distinct(f"movielens:{ratings}") == 4
-    assert "are not remembered" in caplog.text
+    assert "this user has no home directory" in caplog.text
 
 
 def test_a_full_disk_leaves_no_half_of_an_answer(ratings, cache, monkeypatch, caplog):

@@ -1,8 +1,12 @@
-"""The environment of a process: proxies, forks, and files of settings that are devices, huge or nested too deeply."""
+"""The environment of a process: its table, proxies, limits, forks, and files of settings that cannot be read."""
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,8 @@ from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.schedules import Schedule
 from esd.services.runtime.channel import channel
 from esd.services.runtime.documents import read_toml
+from esd.services.runtime.environment import CONDITIONS, VARIABLES
+from esd.services.runtime.low_limits import low_limits
 from esd.services.runtime.proxies import is_local, proxy_options, through_proxy
 from tests.support.simple_clients import job_with
 
@@ -95,3 +101,63 @@ def test_numbers_of_many_digits_are_refused_by_name(name: str, digits: int) -> N
         job_with(**{"checkpoint_every": 1, name: 10**digits})
     with pytest.raises(InvalidArgument, match="is longer than 4294967295"):
         Schedule(warm_up=10**digits)
+
+
+ROOT = Path(__file__).parents[3]
+# The tests of variables and conditions, besides this file.
+TESTED_IN = (
+    "tests/integration/cli/test_environments.py",
+    "tests/unit/cli/test_console.py",
+    "tests/unit/cluster/test_cluster_secrets.py",
+    "tests/unit/cluster/test_replica.py",
+    "tests/unit/data/test_distinct.py",
+    "tests/unit/run/test_local_settings.py",
+    "tests/unit/runtime/test_runtime_credentials.py",
+    "tests/integration/cli/test_esd_serve.py",
+    "tests/e2e/compose.py",
+)
+
+
+def read_variables(path: Path) -> Iterator[str]:
+    """Yields the names of variables that a file writes down where it uses os.environ."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Attribute(attr="environ")), args=[ast.Constant(value=str(name)), *_]
+            ):
+                yield name
+            case ast.Subscript(value=ast.Attribute(attr="environ"), slice=ast.Constant(value=str(name))):
+                yield name
+            case ast.Compare(left=ast.Constant(value=str(name)), comparators=[ast.Attribute(attr="environ")]):
+                yield name
+
+
+def test_every_variable_that_the_code_reads_is_in_the_table() -> None:
+    listed = {name for each in VARIABLES for name in each.names}
+    read = {
+        name
+        for folder in ("services", "esd/run", "esd/cli", "esd/data", "esd/cluster", "dispatcher", "worker", "ps_server")
+        for path in (ROOT / folder).rglob("*.py")
+        for name in read_variables(path)
+    }
+    assert {"XDG_CACHE_HOME", "COLUMNS", "CUBLAS_WORKSPACE_CONFIG"} <= read
+    assert read <= listed
+
+
+def test_every_variable_of_the_table_is_tested() -> None:
+    tests = "".join((ROOT / path).read_text() for path in TESTED_IN) + Path(__file__).read_text()
+    untested = [name for each in VARIABLES for name in each.names if not re.search(rf"\b{name.rstrip('*')}", tests)]
+    assert not untested
+
+
+def test_limits_that_are_low_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = dict.fromkeys((getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")), 2**50)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (0, limits[kind]))
+    assert not low_limits()
+    limits |= {resource.RLIMIT_AS: resource.RLIM_INFINITY, resource.RLIMIT_NPROC: 20, resource.RLIMIT_FSIZE: 8 << 10}
+    assert low_limits() == "; limits of this process are low and may be the cause: ulimit -f 8, ulimit -u 20"
+
+
+def test_every_entry_of_the_table_names_a_file_that_is_there() -> None:
+    for each in (*VARIABLES, *CONDITIONS):
+        assert (ROOT / each.place).exists(), each.names
