@@ -40,6 +40,10 @@ Reply = Any  # its type depends on the command; the caller knows it
 _READ_BYTES = 1 << 20  # larger reads from the socket make replies of a MiB about 15% faster
 _MOVES = 3  # how often a command may follow a hash slot that moves to another node
 _REPLICA_CHECK_SECONDS = 10.0  # a primary is asked this often whether it has a replica
+# Permissions of the user whom the URL names, and how Redis reports a command that it does not permit.
+_PERMISSIONS = "~* +@hash +@string +@stream +@keyspace +@scripting +@connection +info +time +wait +config|get"
+_COMMAND = re.compile(r"run the '([^']+)' command")
+_NOT_IN_SCRIPTS = "The user executing the script can't run this command"
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # redis-py keeps only the text of this error
 
 # Errors that redis-py's parser raises, besides its own, on bytes that are not the Redis protocol.
@@ -179,10 +183,12 @@ def translated_errors(address: str) -> Iterator[None]:
     """
     try:
         yield
-    except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
+    except exceptions.NoPermissionError as error:
+        raise _not_permitted(address, str(error)) from error
+    except exceptions.AuthenticationError as error:
         raise FailedPrecondition(
-            f"Redis at {address} refuses our user or password, or lacks a permission for our user; see store and "
-            "store_password_file (ESD_PS_STORE, --store of a local run; ESD_PS_STORE_PASSWORD_FILE)"
+            f"Redis at {address} refuses our user or password; see store and store_password_file (ESD_PS_STORE, "
+            "--store of a local run; ESD_PS_STORE_PASSWORD_FILE)"
         ) from error
     except exceptions.InvalidResponse as error:
         # An error of redis-py's parser quotes the received bytes, which may be anything: they are not repeated.
@@ -215,9 +221,24 @@ def lost_data(address: str, sign: str) -> StoreLost:
     )
 
 
+def _not_permitted(address: str, refused: str) -> FailedPrecondition:
+    """Returns our error for a command or a key that Redis does not permit to our user, with what the user needs."""
+    named = _COMMAND.search(refused)
+    what = f"the command {named[1]}" if named else "a command of our scripts"
+    if "key" in refused or "channel" in refused:
+        what = "our keys"
+    return FailedPrecondition(
+        f"Redis at {address} does not permit {what} to the user that the store names (ESD_PS_STORE, --store of a local "
+        f"run): the user needs "
+        f"`{_PERMISSIONS}` (ACL SETUSER)"
+    )
+
+
 def _refusal(address: str, error: exceptions.ResponseError) -> Exception:
     """Returns our error for an error reply of Redis or of one of our scripts."""
     code = str(error).partition(" ")[0]
+    if str(error).startswith(_NOT_IN_SCRIPTS):
+        return _not_permitted(address, str(error))
     if code in ("NOREPLICAS", "BUSY"):  # too few replicas to accept writes; or a long script of another client runs
         return Unavailable(f"Redis at {address} is not ready: {error}")
     if code == "ESDTAKEN":
