@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,6 +91,8 @@ def down(
 
 def _engines(cluster: Cluster):  # type: ignore[no-untyped-def] # its type is in the package that may be missing
     try:
+        if any(host.engine.startswith("ssh://") for host in cluster.hosts):
+            import_module("paramiko")  # the docker package imports it where it is there, and else names no remedy
         from esd.cluster.engines import connected  # noqa: PLC0415 - an optional dependency
     except ModuleNotFoundError as error:
         raise FailedPrecondition(is_missing("esd cluster", f"the package {error.name}", "cluster")) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from esd.cli.cluster import down
 from esd.cluster.config import Cluster, read_cluster
 from esd.cluster.containers import containers_of
 from esd.cluster.engines import connected
@@ -92,6 +94,15 @@ address = "10.0.0.7"
 link = "1g"
 """)
     return read_cluster(file)
+
+
+def test_a_package_that_ssh_needs_is_named_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "paramiko", None)
+    cluster(tmp_path, "ssh://esd@10.0.0.7")
+    with pytest.raises(FailedPrecondition, match=r"needs the package paramiko: pip install 'esd-train\[cluster\]'"):
+        down(tmp_path / "cluster.toml")
 
 
 def start_first(described: Cluster) -> None:
