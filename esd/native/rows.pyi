@@ -40,6 +40,31 @@ def rowwise_adagrad(rows: Rows, gradients: Rows, rates: Rates, epsilon: float) -
 def adam(rows: Rows, gradients: Rows, steps: Steps, rates: Rates, epsilon: float, beta1: float, beta2: float) -> None:
     """Takes one step of lazy Adam on `rows` [r, 3 D], in place; `gradients` is [r, D], `steps` [r] counts from 1."""
 
+def addresses(ids: Ids) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+    """Returns where the Redis store keeps rows (ps_server/stores/redis/records.py).
+
+    Returns:
+        The place of each row's hash in the list of a table's hashes, [r]; and its name, the field and the last byte of
+        its address, [r, 7].
+    """
+
+def ids_at(place: int, names: list[bytes]) -> Ids:
+    """Returns the ids of rows in the hash at one place, from their names of 7 bytes each."""
+
+def encode_records(ids: Ids, versions: Versions, rows: Rows) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Returns the records of rows [r, W], one after the other, and where each begins and the last one ends, [r + 1]."""
+
+def decode_records(ids: Ids, values: list[bytes | None], width: int) -> tuple[Versions, Rows, Ids]:
+    """Finds rows in the values of their fields, None or empty for a field that does not exist.
+
+    Returns:
+        The version of each row, [r], 0 for an absent row; the rows, [r, W], zeros for an absent one; and the ids of
+        rows whose record is damaged.
+    """
+
+def split_records(place: int, fields: list[bytes], values: list[bytes], width: int) -> tuple[Ids, Versions, Rows, Ids]:
+    """Returns all rows in fields of the hash at one place: ids, versions and floats, and the ids of damaged ones."""
+
 class RowTable:
     """The memory store's table from ids to versions and rows. It is thread-safe and grows in chunks, without a stall.
 

@@ -14,4 +14,14 @@ inline std::uint64_t mix64(std::uint64_t x) {
   return x;
 }
 
+// The inverse of mix64.
+inline std::uint64_t unmix64(std::uint64_t x) {
+  x ^= x >> 31 ^ x >> 62;
+  x *= 0x319642b2d24d8ec3ULL;
+  x ^= x >> 27 ^ x >> 54;
+  x *= 0x96de1b173f119089ULL;
+  x ^= x >> 30 ^ x >> 60;
+  return x;
+}
+
 }  // namespace esd

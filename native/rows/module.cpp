@@ -13,6 +13,7 @@
 #include "rows/initial_rows.h"
 #include "rows/optimizers.h"
 #include "rows/partial_gradients.h"
+#include "rows/records_module.h"
 #include "rows/row_table.h"
 
 namespace nb = nanobind;
@@ -284,6 +285,7 @@ NB_MODULE(rows, m) {
       .def_prop_ro("memory_bytes", locked(&PartialGradients::memory_bytes));
 
   bind_exchange(m);
+  bind_records(m);
 }
 
 }  // namespace esd::rows

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import redis
 
-from esd.ps_server.stores.redis.layout import RowKeys
 from esd.run.options import RunOptions
 from esd.services.domain.errors import FailedPrecondition
 from tests.support import training
@@ -66,9 +65,10 @@ def test_other_data_a_smaller_run_and_a_finished_one(store, tmp_path, capsys):
 def test_rows_that_a_store_has_lost_are_not_exported_as_a_model(redis_url, tmp_path):
     model(OPTIONS, tmp_path / "first", store=redis_url)
     with redis.Redis.from_url(redis_url) as client:
-        rows = sorted(client.scan_iter(RowKeys("embeddings").pattern, count=10_000))
+        rows = [(key, field) for key in client.scan_iter("e:{embeddings.*") for field in client.hkeys(key)]
         assert len(rows) > 100
-        client.delete(*rows[:50])
+        for key, field in rows[:50]:
+            client.hdel(key, field)
     with pytest.raises(FailedPrecondition, match=r"shard 0 holds \d+ rows.* its store has lost or changed rows"):
         model(OPTIONS, tmp_path / "again", store=redis_url)
     assert not (tmp_path / "again" / "model.npz").exists()

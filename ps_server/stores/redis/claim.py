@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 
 CLAIMS = b"esd:servers"
 LIFETIME_SECONDS = 10.0
+RENEWAL_SECONDS = 2.0  # between the renewals of a claim
 _LOOK_SECONDS = 0.25
 
 

@@ -1,14 +1,16 @@
-"""The layout of a table in Redis, and the grouping of its rows into commands.
+"""The layout of a table in Redis.
 
-    esd:layout               JSON: format, partitions; written once, never changed
+    esd:layout               JSON: format, partitions; see store.py
         esd:mark:<number>        a random value: see trust.py
         esd:pulse:<shard>:<..>   a number for each mark that rises with every ping of the shard's server: see trust.py
     esd:tables               hash: table name -> JSON of its specification
         esd:servers              hash: the server of each shard, and the time at which its claim expires: see claim.py
-    e:{<table>.<pp>}:<id>    one row: version (int64), W float32, checksum (uint32)
-    n:{<table>.<pp>}         hash: rows of the partition, and the trainings of all of them together (`trainings`)
+    e:{<table>.<pp>}:<q>     hash of rows, a quarter of a partition: see records.py
+    n:{<table>.<pp>}         hash: rows of the partition, the trainings of all of them together (`trainings`), and the
+                             number of rows that have no field of their own (`shared`)
     g:{<table>.<pp>}         hash of pending gradients: id and worker -> split, D float32, checksum
-        u<cut>:{<table>.<pp>}    hash of pre-images: id -> value of the row at that cut, empty if the row did not exist
+        p<cut>:{<table>.<pp>}:<q>   hash of pre-images: last byte and field of a row -> its record at that cut, empty if
+                             the row did not exist
     h:<table>                hash: shards, and for each of them the record of its history (JSON)
     c:<table>                hash of parts of checkpoints: <cut>.<name> -> data
     d:<table>                dense parameters, after a checksum
@@ -17,8 +19,11 @@
 
 All keys of a partition <pp> (two hex digits) share a hash slot, so that a Redis Cluster accepts one command for many
 rows; the partitions spread over the nodes. Each partition belongs to one shard, and no key of a row names the shard:
-any number of parameter servers finds every row in place. Ids are 8 raw bytes: so all keys of one table have the same
-length, and are cut from one buffer. All numbers are little-endian.
+any number of parameter servers finds every row in place. All numbers are little-endian.
+
+Rows are fields of few large hashes because a key of its own costs a row 60 bytes more, and Redis' name lookup and
+bookkeeping of a key for each read and write. Quarters keep the largest value that moves between the nodes of a cluster
+at a 256th of the table.
 """
 
 from __future__ import annotations
@@ -31,12 +36,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.native.rows import checksums
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.ids import PARTITIONS
 
-_VERSION_BYTES = 8
-_CHECKSUM_BYTES = 4
+QUARTERS = 4
 
 # Redis does nothing else while a command runs. Scripts and replies of a quarter MiB are also the fastest: larger ones
 # exceed the processor's cache, and many small ones cost an fsync each (measured with rows of 2 KiB).
@@ -51,58 +54,19 @@ def partition_keys(kind: str, table: str) -> list[bytes]:
     return [f"{kind}:{{{table}.{partition:02x}}}".encode() for partition in range(PARTITIONS)]
 
 
-class RowKeys:
-    """The keys of a table's rows.
-
-    Attributes:
-        pattern: matches all of them, for SCAN.
-    """
-
-    def __init__(self, table: str) -> None:
-        prefixes = [key + b":" for key in partition_keys("e", table)]
-        self._prefixes = np.frombuffer(b"".join(prefixes), np.uint8).reshape(PARTITIONS, -1)
-        self._length = self._prefixes.shape[1] + 8
-        self.pattern = f"e:{{{table}.*".encode()  # a table's name holds no special character
-
-    def encode(self, ids: NDArray[np.uint64], partitions: NDArray[np.int64]) -> list[bytes]:
-        """Returns one key per id; `partitions` are the partitions of the ids, int64 [r]."""
-        keys = np.empty((len(ids), self._length), np.uint8)
-        keys[:, :-8] = self._prefixes[partitions]
-        keys[:, -8:] = _bytes_of(ids)
-        return split_rows(keys)
-
-    def decode(self, keys: Sequence[bytes]) -> NDArray[np.uint64]:
-        """Returns the ids of keys of this table, uint64 [r]."""
-        return np.ascontiguousarray(join_rows(keys, self._length)[:, -8:]).view(np.uint64).ravel()
+def quarter_keys(kind: str, table: str) -> list[bytes]:
+    """Returns the keys of one kind, one per quarter: those of partition p are at 4p to 4p + 3."""
+    return [b"%s:%d" % (key, quarter) for key in partition_keys(kind, table) for quarter in range(QUARTERS)]
 
 
-def encode_rows(ids: NDArray[np.uint64], versions: NDArray[np.int64], rows: NDArray[np.float32]) -> list[bytes]:
-    """Returns one value per row: version, floats and checksum."""
-    values = np.empty((len(rows), _VERSION_BYTES + 4 * rows.shape[1] + _CHECKSUM_BYTES), np.uint8)
-    values[:, :_VERSION_BYTES] = _bytes_of(versions)
-    values[:, _VERSION_BYTES:-_CHECKSUM_BYTES] = rows.view(np.uint8)
-    values[:, -_CHECKSUM_BYTES:] = _bytes_of(checksums(ids, versions, rows))
-    return split_rows(values)
+def places_of(partitions: Sequence[int]) -> list[int]:
+    """Returns the places of the quarters of partitions in a list of `quarter_keys`."""
+    return [QUARTERS * partition + quarter for partition in partitions for quarter in range(QUARTERS)]
 
 
-def decode_rows(
-    ids: NDArray[np.uint64], values: Sequence[bytes | None], width: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Returns versions, int64 [r], and rows, float32 [r, W]; an absent or empty value is version 0 and zeros.
-
-    Raises:
-        FailedPrecondition: a value has changed since it was written.
-    """
-    length = _VERSION_BYTES + 4 * width + _CHECKSUM_BYTES
-    absent = bytes(length)
-    packed = join_rows([value or absent for value in values], length)
-    versions = packed[:, :_VERSION_BYTES].copy().view(np.int64).ravel()  # a copy even of one row: the caller may write
-    rows = packed[:, _VERSION_BYTES:-_CHECKSUM_BYTES].copy().view(np.float32)
-    stored = np.ascontiguousarray(packed[:, -_CHECKSUM_BYTES:]).view(np.uint32).ravel()
-    damaged = (checksums(ids, versions, rows) != stored) & ((versions != 0) | (stored != 0))
-    if damaged.any():
-        raise FailedPrecondition(f"row {ids[np.argmax(damaged)]} in Redis is damaged: its checksum differs")
-    return versions, rows
+def quarters(places: Sequence[int]) -> list[Sequence[int]]:
+    """Divides the places of `places_of` into those of each partition."""
+    return [places[at : at + QUARTERS] for at in range(0, len(places), QUARTERS)]
 
 
 def join_rows(values: Sequence[bytes], length: int) -> NDArray[np.uint8]:
@@ -133,21 +97,19 @@ class Groups:
     """A grouping of r rows into commands: an order of the rows, and a part of this order for each command.
 
     Attributes:
-        order: int [r]; None: the rows keep their order.
+        order: int [r].
         parts: consecutive parts of the order.
     """
 
-    order: NDArray[np.intp] | None
+    order: NDArray[np.intp]
     parts: Sequence[slice]
 
     def arrange(self, column: NDArray[S]) -> NDArray[S]:
         """Puts a column of the rows into this order."""
-        return column if self.order is None else column[self.order]
+        return column[self.order]
 
     def restore(self, column: NDArray[S]) -> NDArray[S]:
         """Puts a column in this order back into the order of the rows."""
-        if self.order is None:
-            return column
         restored = np.empty_like(column)
         restored[self.order] = column
         return restored
@@ -158,22 +120,48 @@ def rows_per_command(row_bytes: int) -> int:
     return max(1, min(_MAX_ROWS, _MAX_BYTES // row_bytes))
 
 
-def in_given_order(rows: int, size: int) -> Groups:
-    """Returns groups of up to `size` rows, of any partitions."""
-    return Groups(None, _slices(0, rows, size))
+def by_place(places: NDArray[np.integer], size: int, span: int = 1) -> Groups:
+    """Returns groups of up to `size` rows each, in ascending order of the places [r] where the rows are.
 
-
-def by_partition(partitions: NDArray[np.int64], size: int) -> Groups:
-    """Returns groups of up to `size` rows of one partition each, as a cluster requires."""
-    order = np.argsort(partitions, kind="stable")
-    edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1)).tolist()
-    parts = [part for start, end in pairwise(edges) for part in _slices(start, end, size)]
+    Args:
+        places: not negative.
+        size: the most rows of a group.
+        span: a group names places of one range only: from a multiple of `span` to the next one.
+    """
+    order = np.argsort(places, kind="stable")
+    parts = [
+        slice(at, min(at + size, run.stop))
+        for run in runs(places[order] // span)
+        for at in range(run.start, run.stop, size)
+    ]
     return Groups(order, parts)
 
 
-def _slices(start: int, end: int, size: int) -> list[slice]:
-    return [slice(at, min(at + size, end)) for at in range(start, end, size)]
+def runs(places: NDArray[np.integer]) -> list[slice]:
+    """Returns the runs of equal numbers in an ascending column of numbers that are not negative."""
+    edges = np.flatnonzero(np.diff(places.astype(np.int64), prepend=-1, append=-1)).tolist()
+    return [slice(start, end) for start, end in pairwise(edges)]
 
 
-def _bytes_of(column: NDArray[np.generic]) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(column).view(np.uint8).reshape(len(column), column.dtype.itemsize)
+def by_field(places: NDArray[np.integer], names: NDArray[np.uint8], size: int, span: int = 1) -> Groups:
+    """Returns groups as `by_place` does, in which no two rows share a field of a hash.
+
+    Of rows that share a field, all but one have groups of their own at the end.
+
+    Args:
+        places: [r], below 2^16.
+        names: uint8 [r, 7], the names of the rows, of which the first 6 bytes are the field.
+        size: as above.
+        span: as above.
+    """
+    fields = np.zeros((len(names), 8), np.uint8)
+    fields[:, :6] = names[:, :6]
+    keys = fields.view("<u8").ravel() | places.astype(np.uint64) << np.uint64(48)
+    order = np.argsort(keys)
+    again = np.append(False, np.diff(keys[order]) == 0)[: len(keys)]
+    first, others = order[~again], order[again]
+    groups = by_place(places[first], size, span)
+    return Groups(
+        np.concatenate([first[groups.order], others]),
+        [*groups.parts, *(slice(at, at + 1) for at in range(len(first), len(keys)))],
+    )

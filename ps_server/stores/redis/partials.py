@@ -59,7 +59,7 @@ class RedisPartials:
         return self._memory.inspect(block)
 
     def add(self, block: GradientBlock) -> None:
-        groups = layout.by_partition(partition_of(block.ids), self._gradients_per_command)
+        groups = layout.by_place(partition_of(block.ids), self._gradients_per_command)
         ids = groups.arrange(block.ids)
         values = np.empty(len(block), self._value)
         values["target"] = groups.arrange(block.targets)
@@ -102,7 +102,7 @@ class RedisPartials:
         return len(self._memory)
 
     def _remove(self, ids: NDArray[np.uint64], workers: NDArray[np.uint8]) -> None:
-        groups = layout.by_partition(partition_of(ids), self._gradients_per_command)
+        groups = layout.by_place(partition_of(ids), self._gradients_per_command)
         ids, workers = groups.arrange(ids), groups.arrange(workers)
         fields = self._fields(ids, workers)
         hashes = self._hashes_of(ids, groups.parts)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from esd.ps_server.stores.redis import scripts
+from esd.ps_server.stores.redis import row_scripts, scripts
+from esd.ps_server.stores.redis.records import HEAD_BYTES, NAME_BYTES
 
 _TEXT, _TEXT_OR_NONE = frozenset([bytes]), frozenset([bytes, type(None)])
 
@@ -20,11 +21,17 @@ def is_answer(command: tuple[bytes | int, ...], reply: object) -> bool:
     """Returns whether a reply, which is not an error, has the form of an answer to the command."""
     name = command[0]
     if name != b"EVAL":
-        return _COMMANDS[name](reply, len(command) - (1 if name == b"MGET" else 2))
+        return _COMMANDS[name](reply, len(command) - 2)
     script, keys = command[1], int(command[2])
     if script == scripts.WRITE:  # the name of the command it runs follows keys, shard and token; it writes, or fails
         return reply is not None and _COMMANDS[command[5 + keys]](reply, 0)
-    return _SCRIPTS[script](reply, keys if script == scripts.READ_VERSIONS else keys - 1)
+    return _SCRIPTS[script](reply, _rows_of(command) if script in _NAMES_AT else keys)
+
+
+def _rows_of(command: tuple[bytes | int, ...]) -> int:
+    """Returns the number of rows that a script of `_NAMES_AT` names."""
+    names = command[_NAMES_AT[command[1]]]
+    return len(names) // NAME_BYTES  # type: ignore[arg-type]  # bytes
 
 
 def _is_text_or_none(reply: object, _: int) -> bool:
@@ -33,10 +40,6 @@ def _is_text_or_none(reply: object, _: int) -> bool:
 
 def _is_none(reply: object, _: int) -> bool:
     return reply is None
-
-
-def _is_number(reply: object, _: int) -> bool:
-    return type(reply) is int
 
 
 def _is_count(reply: object, _: int) -> bool:
@@ -89,8 +92,16 @@ def _are_digits(reply: object, rows: int) -> bool:
     return type(reply) is bytes and len(reply) == rows and not reply.strip(b"01")
 
 
-def _are_versions(reply: object, rows: int) -> bool:
-    return type(reply) is bytes and len(reply) == 8 * rows
+def _are_heads(reply: object, rows: int) -> bool:
+    return type(reply) is bytes and len(reply) == HEAD_BYTES * rows
+
+
+def _are_lists_of_values(reply: object, rows: int) -> bool:
+    return (
+        type(reply) is list
+        and all(type(each) is list and _TEXT_OR_NONE.issuperset(map(type, each)) for each in reply)
+        and sum(map(len, reply)) == rows
+    )
 
 
 def _is_claim(reply: object, _: int) -> bool:
@@ -113,7 +124,6 @@ _COMMANDS: Mapping[bytes | int, Fits] = {
     b"HSCAN": _is_piece,
     b"HSET": _is_count,
     b"HSETNX": _is_count,
-    b"MGET": _are_values,
     b"SCAN": _are_keys,
     b"SET": _is_set,
     b"UNLINK": _is_count,
@@ -126,15 +136,25 @@ _COMMANDS: Mapping[bytes | int, Fits] = {
 
 _SCRIPTS: Mapping[bytes | int, Fits] = {
     scripts.CLAIM: _is_claim,
-    scripts.FORGET_OLDER: _is_count,
+    row_scripts.CONVERT_PRE_IMAGES: _is_none,
+    row_scripts.CONVERT_ROWS: _is_none,
+    row_scripts.FORGET_OLDER: _is_count,
+    row_scripts.PUT_BACK: _is_none,
+    row_scripts.READ: _are_lists_of_values,
+    row_scripts.READ_VERSIONS: _are_heads,
+    row_scripts.WRITE_NEWER: _are_digits,
     scripts.LEAVE: _is_none,
-    scripts.MISSING_ROWS: _is_number,
-    scripts.PUT_BACK: _is_none,
-    scripts.READ_VERSIONS: _are_versions,
+    scripts.MISSING_ROWS: _is_count,
     scripts.REMOVE: _is_count,
     scripts.RENEW_CLAIM: _is_none,
     scripts.RESHARD_RECORDS: _is_none,
     scripts.SAVE_RECORD: _is_count,
     scripts.SET_FENCE: _is_none,
-    scripts.WRITE_NEWER: _are_digits,
+}
+
+# Where a command has the names of its rows, by its script.
+_NAMES_AT: Mapping[bytes | int, int] = {
+    row_scripts.READ: -1,
+    row_scripts.READ_VERSIONS: -1,
+    row_scripts.WRITE_NEWER: -2,
 }

@@ -1,7 +1,4 @@
-"""One table's rows in Redis, and their pre-images at its cuts.
-
-Pre-images are in hashes, one generation per cut. A script that changes a row writes its pre-image in the same step.
-"""
+"""One table's rows in Redis."""
 
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
@@ -14,18 +11,34 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.native import rows as native
 from esd.ps_server.core.shard import Shard
-from esd.ps_server.stores.redis import layout, scripts
+from esd.ps_server.stores.redis import layout, records, row_scripts
 from esd.ps_server.stores.redis.claim import Claim
-from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply, ask, translated_errors
-from esd.ps_server.stores.row_streams import SeenIds, first_of_each
-from esd.services.domain.ids import partition_of, shard_of
+from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply
+from esd.ps_server.stores.redis.scripts import REMOVE
+from esd.ps_server.stores.row_streams import SeenIds
 from esd.services.domain.rows import RowBlock
 from esd.services.domain.tables import TableSpec
 
 T = TypeVar("T")
 
-_SCAN_KEYS = 1000  # keys that Redis examines per step
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows that one command names.
+
+    Attributes:
+        part: their part of the order in which the rows are grouped.
+        hashes: the keys of their hashes.
+        counts: the number of rows in each hash, packed.
+        names: the names of the rows, packed.
+    """
+
+    part: slice
+    hashes: list[bytes]
+    counts: bytes
+    names: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,44 +46,46 @@ class _Step(Generic[T]):
     """Commands that belong together, and the conversion of their replies.
 
     Attributes:
-        groups: the grouping of the rows into the commands.
-        keys: keys of the rows, in the order of the groups.
-        commands: one for each part of the groups.
+        keys: a key for each command.
+        commands: the commands.
         result: converts their replies to the result.
     """
 
-    groups: layout.Groups
     keys: Sequence[bytes]
     commands: Sequence[Command]
     result: Callable[[Sequence[Reply]], T]
 
 
 class RedisRows:
-    """A RowStore over Redis. Every read and write is one pipeline, of a script or MGET per few hundred rows.
+    """A RowStore over Redis. Every read and write is one pipeline, of a script per few hundred rows.
 
     Attributes:
-        keys: the keys of the rows.
+        hashes: the keys of the hashes of this table's rows, of all shards.
+        places: the places of this shard's hashes in `hashes`.
         rows_per_command: the most rows that one command should name.
         pre_image_prefix: prefix of the keys of the hashes that receive pre-images; empty: none are kept.
     """
 
     def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, claim: Claim) -> None:
-        self.keys = layout.RowKeys(spec.name)
+        self.hashes = layout.quarter_keys("e", spec.name)
+        self.places = layout.places_of(shard.partitions)
         self.rows_per_command = layout.rows_per_command(spec.row_bytes)
         self.pre_image_prefix = b""
         self._width = spec.row_width
-        self._shard = shard
+        self._short = records.short_record_bytes(spec.row_width)
         self._redis = redis
         self._claim = claim
         counters = layout.partition_keys("n", spec.name)
         self._counters = [counters[partition] for partition in shard.partitions]
 
     def versions(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        groups, keys = self._grouped(ids)
-        replies = self._execute(
-            groups, keys, [(b"EVAL", scripts.READ_VERSIONS, _length(part), *keys[part]) for part in groups.parts]
+        groups, commands = self._grouped(ids)
+        replies = self._redis.execute(
+            [rows.hashes[0] for rows in commands],
+            [self._reading_script(row_scripts.READ_VERSIONS, rows, self._short) for rows in commands],
         )
-        return groups.restore(np.frombuffer(b"".join(replies), np.int64))
+        heads = np.frombuffer(b"".join(replies), np.uint8).reshape(len(ids), records.HEAD_BYTES)
+        return groups.restore(records.versions_of(heads))
 
     def read(self, ids: NDArray[np.uint64]) -> RowBlock:
         (rows,) = self._run(self._reading(ids))
@@ -85,15 +100,20 @@ class RedisRows:
         return stored, rows
 
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
-        groups, keys = self._grouped(ids)
-        prefix = self.pre_image_prefix
-        commands = [self._claim.script(scripts.FORGET_OLDER, keys[part], prefix, below) for part in groups.parts]
-        return sum(self._execute(groups, keys, commands))
+        _, commands = self._grouped(ids)
+        return sum(
+            self._redis.execute(
+                [rows.hashes[0] for rows in commands],
+                [self._changing_script(row_scripts.FORGET_OLDER, rows, below) for rows in commands],
+            )
+        )
 
     def scan(self) -> Iterator[RowBlock]:
-        seen = SeenIds()  # SCAN may return a key twice if Redis rehashes meanwhile
-        for ids in self._stored_ids():
-            yield from self.read(ids[seen.add(ids)]).pieces(self.rows_per_command)
+        seen = SeenIds()  # HSCAN may return a field twice if Redis rehashes meanwhile
+        for place in self.places:
+            for fields, values in self.scan_hash(self.hashes[place]):
+                block = records.decoded_hash(place, fields, values, self._width)
+                yield from block[seen.add(block.ids)].pieces(self.rows_per_command)
 
     def __len__(self) -> int:
         return self.totals()[0]
@@ -106,58 +126,76 @@ class RedisRows:
         return sum(map(layout.number, rows)), sum(map(layout.number, trainings))
 
     def clear(self) -> None:
-        # The counters go first: a counter above the number of rows would look like a loss of rows.
-        self._redis.execute(self._counters, [self._claim.write(b"UNLINK", counter) for counter in self._counters])
-        for ids in self._stored_ids():
-            groups, keys = self._grouped(ids)
-            self._execute(groups, keys, [self._claim.script(scripts.REMOVE, keys[part]) for part in groups.parts])
+        hashes = [[self.hashes[place] for place in part] for part in layout.quarters(self.places)]
+        commands = [
+            self._claim.script(REMOVE, [counter, *part]) for counter, part in zip(self._counters, hashes, strict=True)
+        ]
+        self._redis.execute(self._counters, commands)
 
-    def _stored_ids(self) -> Iterator[NDArray[np.uint64]]:
-        """Yields the ids of this shard's rows; some may appear twice."""
-        for server in self._redis.servers():
-            cursor = b""
-            while cursor != b"0":
-                scan: Command = (b"SCAN", cursor or b"0", b"MATCH", self.keys.pattern, b"COUNT", _SCAN_KEYS)
-                with translated_errors(self._redis.address):
-                    cursor, keys = ask(server, scan)
-                ids = self.keys.decode(keys)
-                yield ids[shard_of(ids, self._shard.count) == self._shard.index]
+    def scan_hash(self, key: bytes) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yields the fields and values of one hash, in pieces."""
+        cursor = b""
+        while cursor != b"0":
+            scan: Command = (b"HSCAN", key, cursor or b"0", b"COUNT", self.rows_per_command)
+            ((cursor, pairs),) = self._redis.execute([key], [scan])
+            if pairs:
+                yield pairs[::2], pairs[1::2]
 
-    def _grouped(self, ids: NDArray[np.uint64]) -> tuple[layout.Groups, list[bytes]]:
-        """Returns the grouping of the rows into commands, and their keys in this order."""
-        partitions = partition_of(ids)
-        if self._redis.spans_partitions:
-            groups = layout.in_given_order(len(ids), self.rows_per_command)
-        else:
-            groups = layout.by_partition(partitions, self.rows_per_command)
-        return groups, self.keys.encode(groups.arrange(ids), groups.arrange(partitions))
+    def _grouped(self, ids: NDArray[np.uint64]) -> tuple[layout.Groups, list[_Rows]]:
+        """Returns the grouping of rows into commands, and the rows of each command."""
+        places, names = native.addresses(ids)
+        span = len(self.hashes) if self._redis.spans_partitions else layout.QUARTERS
+        groups = layout.by_field(places, names, self.rows_per_command, span)
+        places, names = groups.arrange(places), groups.arrange(names)
+        commands = []
+        for part in groups.parts:
+            runs = layout.runs(places[part])
+            hashes = [self.hashes[place] for place in places[part][[run.start for run in runs]].tolist()]
+            counts = np.array([run.stop - run.start for run in runs], "<u2").tobytes()
+            commands.append(_Rows(part, hashes, counts, names[part].tobytes()))
+        return groups, commands
 
     def _reading(self, ids: NDArray[np.uint64]) -> _Step[RowBlock]:
         """Returns the step that reads rows."""
-        groups, keys = self._grouped(ids)
+        groups, commands = self._grouped(ids)
 
-        def rows(replies: Sequence[Reply]) -> RowBlock:
-            values = [value for reply in replies for value in reply]
-            versions, stored = layout.decode_rows(groups.arrange(ids), values, self._width)
-            return RowBlock(ids, groups.restore(versions), groups.restore(stored))
+        def block(replies: Sequence[Reply]) -> RowBlock:
+            values = list(chain.from_iterable(chain.from_iterable(replies)))
+            read = records.decoded(groups.arrange(ids), values, self._width)
+            return RowBlock(ids, groups.restore(read.versions), groups.restore(read.rows))
 
-        return _Step(groups, keys, [(b"MGET", *keys[part]) for part in groups.parts], rows)
+        reading = [self._reading_script(row_scripts.READ, rows) for rows in commands]
+        return _Step([rows.hashes[0] for rows in commands], reading, block)
 
     def _writing(self, block: RowBlock) -> _Step[NDArray[np.bool_]]:
         """Returns the step that stores the newer rows of a block."""
-        groups, keys = self._grouped(block.ids)
-        columns = (groups.arrange(block.ids), groups.arrange(block.versions), groups.arrange(block.rows))
-        values, prefix = layout.encode_rows(*columns), self.pre_image_prefix
-        commands = [self._claim.script(scripts.WRITE_NEWER, keys[part], prefix, *values[part]) for part in groups.parts]
+        groups, commands = self._grouped(block.ids)
+        packed, starts = native.encode_records(
+            groups.arrange(block.ids), groups.arrange(block.versions), groups.arrange(block.rows)
+        )
+        writing = [
+            self._changing_script(
+                row_scripts.WRITE_NEWER, rows, packed[starts[rows.part.start] : starts[rows.part.stop]].tobytes()
+            )
+            for rows in commands
+        ]
 
         def stored(replies: Sequence[Reply]) -> NDArray[np.bool_]:
             return groups.restore(np.frombuffer(b"".join(replies), np.uint8) != ord("0"))
 
-        return _Step(groups, keys, commands, stored)
+        return _Step([rows.hashes[0] for rows in commands], writing, stored)
+
+    def _reading_script(self, script: bytes, rows: _Rows, *arguments: int) -> Command:
+        return (b"EVAL", script, len(rows.hashes), *rows.hashes, *arguments, rows.counts, rows.names)
+
+    def _changing_script(self, script: bytes, rows: _Rows, argument: bytes | int) -> Command:
+        """Returns a script that keeps pre-images of the rows that it changes."""
+        prefix = self.pre_image_prefix
+        return self._claim.script(script, rows.hashes, prefix, self._short, rows.counts, rows.names, argument)
 
     def _run(self, *steps: _Step[Any]) -> list[Any]:
         """Runs steps in order, in one round trip to each server, and returns the result of each."""
-        keys = [step.keys[part.start] for step in steps for part in step.groups.parts]
+        keys = [key for step in steps for key in step.keys]
         replies = self._redis.execute(keys, [command for step in steps for command in step.commands])
         answers, start = [], 0
         for step in steps:
@@ -165,92 +203,3 @@ class RedisRows:
             answers.append(step.result(replies[start:end]))
             start = end
         return answers
-
-    def _execute(self, groups: layout.Groups, keys: Sequence[bytes], commands: Sequence[Command]) -> list[Reply]:
-        return self._redis.execute([keys[part.start] for part in groups.parts], commands)
-
-
-class RedisCuts:
-    """A CutStore over the pre-images that RedisRows writes."""
-
-    def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, claim: Claim, rows: RedisRows) -> None:
-        self._table = spec.name
-        self._width = spec.row_width
-        self._row_bytes = spec.row_bytes
-        self._shard = shard
-        self._redis = redis
-        self._claim = claim
-        self._rows = rows
-
-    def resume(self, cuts: Sequence[int], saved: int) -> bool:  # noqa: ARG002
-        return False  # Redis holds all rows
-
-    def keep_pre_images(self, cut: int | None) -> None:
-        self._rows.pre_image_prefix = b"" if cut is None else b"u%d:" % cut
-
-    def save(self, cut: int, earlier: int, base: int) -> tuple[int, int]:  # noqa: ARG002
-        changed = self._count(earlier) if earlier else len(self._rows)
-        return changed, changed * self._row_bytes
-
-    def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
-        pre_images = (self._pre_images(generation) for generation in (cut, *later))
-        return first_of_each(chain(chain.from_iterable(pre_images), self._rows.scan()))
-
-    def as_of(self, block: RowBlock, cut: int, later: Sequence[int]) -> RowBlock:
-        partitions = partition_of(block.ids)
-        groups = layout.by_partition(partitions, self._rows.rows_per_command)
-        ids, partitions = groups.arrange(block.ids), groups.arrange(partitions)
-        names = layout.split_rows(ids.view(np.uint8).reshape(-1, 8))
-        for generation in reversed((cut, *later)):
-            hashes = layout.partition_keys(f"u{generation}", self._table)
-            keys = [hashes[partitions[part.start]] for part in groups.parts]
-            commands = [(b"HMGET", key, *names[part]) for key, part in zip(keys, groups.parts, strict=True)]
-            values = [value for reply in self._redis.execute(keys, commands) for value in reply]
-            changed = groups.restore(np.array([value is not None for value in values], np.bool_))
-            versions, rows = (groups.restore(each) for each in layout.decode_rows(ids, values, self._width))
-            block.versions[changed] = versions[changed]
-            block.rows[changed] = rows[changed]
-        return block
-
-    def put_back(self, cuts: Sequence[int]) -> int:
-        count = 0
-        for cut in reversed(cuts):
-            for partition, name in zip(self._shard.partitions, self._hashes(cut), strict=True):
-                for ids, values in self._stored(name):
-                    keys = self._rows.keys.encode(ids, np.full(len(ids), partition))
-                    self._redis.execute([name], [self._claim.script(scripts.PUT_BACK, keys, *values)])
-                    count += len(ids)
-            self.drop(cut)
-        return count
-
-    def drop(self, cut: int) -> None:
-        names = self._hashes(cut)
-        self._redis.execute(names, [self._claim.write(b"UNLINK", name) for name in names])
-
-    def _count(self, cut: int) -> int:
-        names = self._hashes(cut)
-        return sum(self._redis.execute(names, [(b"HLEN", name) for name in names]))
-
-    def _pre_images(self, cut: int) -> Iterator[RowBlock]:
-        """Yields a cut's generation; version 0 where no row existed. Raises FailedPrecondition if one is damaged."""
-        for name in self._hashes(cut):
-            for ids, values in self._stored(name):
-                yield RowBlock(ids, *layout.decode_rows(ids, values, self._width))
-
-    def _stored(self, name: bytes) -> Iterator[tuple[NDArray[np.uint64], list[bytes]]]:
-        """Yields the ids and values of one hash, in pieces."""
-        cursor = b""
-        while cursor != b"0":
-            scan: Command = (b"HSCAN", name, cursor or b"0", b"COUNT", self._rows.rows_per_command)
-            ((cursor, pairs),) = self._redis.execute([name], [scan])
-            if pairs:
-                yield layout.join_rows(pairs[::2], 8).view(np.uint64).ravel(), pairs[1::2]
-
-    def _hashes(self, cut: int) -> list[bytes]:
-        """Returns the keys of a generation's hashes, one per partition of this shard."""
-        names = layout.partition_keys(f"u{cut}", self._table)
-        return [names[partition] for partition in self._shard.partitions]
-
-
-def _length(part: slice) -> int:
-    return int(part.stop - part.start)

@@ -1,8 +1,7 @@
 """Lua scripts that Redis runs. Each call is atomic and may be repeated without harm.
 
 Every script that writes begins with `FENCED`: it does nothing unless the sender's claim is the one recorded in the
-    fence
-(claim.py). KEYS[1] is the key of the fence, ARGV[1] and ARGV[2] are shard and token.
+fence (claim.py). KEYS[1] is the key of the fence, ARGV[1] and ARGV[2] are shard and token.
 """
 
 # ESDTAKEN: another server has claimed the shard since. ESDGONE: no server has, so Redis has lost the claim.
@@ -75,116 +74,6 @@ if ARGV[3] == '1' then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 """
 
-# Reads versions. KEYS: rows. Returns the versions as one string of int64; 0 where the row does not exist.
-READ_VERSIONS = b"""
-local versions = {}
-for i = 1, #KEYS do
-  local version = redis.call('GETRANGE', KEYS[i], 0, 7)
-  versions[i] = #version == 8 and version or string.rep('\\0', 8)
-end
-return table.concat(versions)
-"""
-
-# The partition of a row's key, in braces, names the other keys that the scripts below touch: they share the row's hash
-# slot, so wherever the script may touch the row, it may touch them.
-_TAG = b"string.sub(KEYS[i], 3, -10)"
-
-# Stores rows that are newer than the stored ones. KEYS[2...]: rows. ARGV[3]: the prefix of the hashes of pre-images,
-# '' to keep none; then one value per row. The first pre-image of a row is kept under its id; it is '' if the row did
-# not exist. Returns a digit per row: 1 if it was stored, 0 if the stored one is as new. The counters are written even
-# if no row is stored: WAIT only waits for writes of its own connection, and a push that is repeated because no replica
-# confirmed it must wait again.
-WRITE_NEWER = (
-    FENCED
-    + b"""
-local results, added, prefix = {}, {}, ARGV[3]
-for i = 2, #KEYS do
-  local value = ARGV[i + 2]
-  local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
-  local before = #stored == 8 and struct.unpack('<i8', stored) or 0
-  local version = struct.unpack('<i8', value)
-  local tag = """
-    + _TAG
-    + b"""
-  local sums = added[tag] or {0, 0}
-  added[tag] = sums
-  if before < version then
-    if #prefix > 0 then
-      redis.call('HSETNX', prefix .. tag, string.sub(KEYS[i], -8), redis.call('GET', KEYS[i]) or '')
-    end
-    redis.call('SET', KEYS[i], value)
-    sums[1] = sums[1] + (#stored == 0 and 1 or 0)
-    sums[2] = sums[2] + version % 2^30 - before % 2^30
-    results[i - 1] = '1'
-  else
-    results[i - 1] = '0'
-  end
-end
-for tag, sums in pairs(added) do
-  if sums[1] > 0 then redis.call('HINCRBY', 'n:' .. tag, 'rows', sums[1]) end
-  redis.call('HINCRBY', 'n:' .. tag, 'trainings', string.format('%.0f', sums[2]))
-end
-return table.concat(results)
-"""
-)
-
-# Removes rows that are below a version. KEYS[2...]: rows. ARGV[3...]: the prefix of the hashes of pre-images, '' to
-# keep none; the version. Pre-images are kept as above. Returns the number of removed rows.
-FORGET_OLDER = (
-    FENCED
-    + b"""
-local count, added, prefix, below = 0, {}, ARGV[3], tonumber(ARGV[4])
-for i = 2, #KEYS do
-  local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
-  local version = #stored == 8 and struct.unpack('<i8', stored) or below
-  if version < below then
-    local tag = """
-    + _TAG
-    + b"""
-    if #prefix > 0 then redis.call('HSETNX', prefix .. tag, string.sub(KEYS[i], -8), redis.call('GET', KEYS[i])) end
-    redis.call('UNLINK', KEYS[i])
-    local sums = added[tag] or {0, 0}
-    added[tag] = {sums[1] - 1, sums[2] - version % 2^30}
-    count = count + 1
-  end
-end
-for tag, sums in pairs(added) do
-  redis.call('HINCRBY', 'n:' .. tag, 'rows', sums[1])
-  redis.call('HINCRBY', 'n:' .. tag, 'trainings', string.format('%.0f', sums[2]))
-end
-return count
-"""
-)
-
-# Puts rows back to their pre-images. KEYS[2...]: rows of one partition. ARGV[3...]: one pre-image per row, '' if the
-# row did not exist.
-PUT_BACK = (
-    FENCED
-    + b"""
-local rows, trainings, tag = 0, 0, ''
-for i = 2, #KEYS do
-  local value = ARGV[i + 1]
-  local stored = redis.call('GETRANGE', KEYS[i], 0, 7)
-  tag = """
-    + _TAG
-    + b"""
-  if #stored == 8 then
-    rows = rows - 1
-    trainings = trainings - struct.unpack('<i8', stored) % 2^30
-  end
-  if #value == 0 then
-    redis.call('DEL', KEYS[i])
-  else
-    rows = rows + 1
-    trainings = trainings + struct.unpack('<i8', value) % 2^30
-    redis.call('SET', KEYS[i], value)
-  end
-end
-redis.call('HINCRBY', 'n:' .. tag, 'rows', rows)
-redis.call('HINCRBY', 'n:' .. tag, 'trainings', string.format('%.0f', trainings))
-"""
-)
-
 # Saves the record of one shard. KEYS[2]: a table's history. ARGV[3...]: number of shards, the record. Returns 0 if
 # the history belongs to another number of shards.
 SAVE_RECORD = (
@@ -209,13 +98,15 @@ for i = 5, #ARGV do redis.call('HSET', KEYS[2], i - 5, ARGV[i]) end
 """
 )
 
-# Counts how many keys a single Redis lacks, given the counters of its rows. KEYS: the counters of all tables. Keys of
-# pre-images, parts and logs are not subtracted, so a loss of as many rows as there are such keys stays unseen.
+# Counts the rows that are missing in partitions, given the counters of their rows. KEYS: for each partition its
+# counters and its hashes of rows. ARGV: number of hashes per partition. `shared` counts the rows that have no field.
 MISSING_ROWS = b"""
-local there = -redis.call('DBSIZE')
-for i = 1, #KEYS do
-  local rows = redis.call('HGET', KEYS[i], 'rows')
-  if rows then there = there + 1 + rows end
+local missing, hashes = 0, tonumber(ARGV[1])
+for k = 1, #KEYS, 1 + hashes do
+  local counts = redis.call('HMGET', KEYS[k], 'rows', 'shared')
+  local left = (counts[1] or 0) - (counts[2] or 0)
+  for i = 1, hashes do left = left - redis.call('HLEN', KEYS[k + i]) end
+  if left > 0 then missing = missing + left end
 end
-return there
+return missing
 """

@@ -4,17 +4,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from typing import cast
 
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import TableStore
 from esd.ps_server.stores.redis.checkpoints import RedisBlobs, RedisHistory, dense_key, history_key, parts_key
 from esd.ps_server.stores.redis.claim import Claim
-from esd.ps_server.stores.redis.connection import RedisAccess, connect
+from esd.ps_server.stores.redis.connection import Command, RedisAccess, connect
+from esd.ps_server.stores.redis.cuts import RedisCuts
+from esd.ps_server.stores.redis.earlier_format import EARLIER_FORMAT, convert
 from esd.ps_server.stores.redis.layout import number, partition_keys
 from esd.ps_server.stores.redis.partials import RedisPartials
-from esd.ps_server.stores.redis.rows import RedisCuts, RedisRows
+from esd.ps_server.stores.redis.rows import RedisRows
 from esd.ps_server.stores.redis.sample_log import RedisLog, log_key
 from esd.ps_server.stores.redis.trust import MarkedConnection, check_configuration, check_rows
 from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
@@ -23,7 +27,7 @@ from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 _LAYOUT = b"esd:layout"
 _TABLES = b"esd:tables"
-_FORMAT = 4
+_FORMAT = 5
 
 
 class RedisStore:
@@ -65,7 +69,7 @@ class RedisStore:
         return TableStore(
             rows=rows,
             partials=RedisPartials(spec, self._shard, self._redis, self._claim, rows),
-            cuts=RedisCuts(spec, self._shard, self._redis, self._claim, rows),
+            cuts=RedisCuts(spec, self._redis, self._claim, rows),
             history=RedisHistory(spec.name, self._shard, self._redis, self._claim),
             blobs=RedisBlobs(spec.name, self._redis, self._claim),
             log=RedisLog(self._shard.index, spec.name, self._redis, self._claim),
@@ -79,9 +83,11 @@ class RedisStore:
     def claim(self, *, exclusive: bool) -> None:
         self._claim.take(exclusive=exclusive)
         self._redis.begin_pulse(self._shard.index)
-        self._claim.fence([_TABLES], alone=False)
-        for spec in self.tables():
+        self._claim.fence([_TABLES, _LAYOUT], alone=False)
+        tables = self.tables()
+        for spec in tables:
             self._fence(spec.name)
+        self._convert(tables)
         if not exclusive:  # an exclusive claim is made by a tool, which must be able to look at a damaged store
             self._check_rows()
 
@@ -100,7 +106,7 @@ class RedisStore:
 
     def _check_rows(self) -> None:
         (names,) = self._redis.execute([_TABLES], [(b"HKEYS", _TABLES)])
-        check_rows(self._redis, [name.decode(errors="replace") for name in names])
+        check_rows(self._redis, [name.decode(errors="replace") for name in names], self._shard)
 
     def _fence(self, table: str) -> None:
         """Makes the claim known at every key that this server writes for a table."""
@@ -109,15 +115,32 @@ class RedisStore:
         others = history_key(table), parts_key(table), dense_key(table), log_key(self._shard.index, table)
         self._claim.fence(others, alone=False)
 
+    def _convert(self, tables: Sequence[TableSpec]) -> None:
+        """Brings this shard's rows into the present format if their table was begun in the earlier one.
+
+        The format in Redis changes first, so that no server of an earlier version claims a shard after that.
+        """
+        if self._stored_layout() == _layout(EARLIER_FORMAT):
+            self._redis.execute([_LAYOUT], [self._claim.write(b"SET", _LAYOUT, _layout(_FORMAT))])
+        convert(tables, self._shard, self._redis, self._claim)
+
     def _check_layout(self) -> None:
-        ours = {"format": _FORMAT, "partitions": PARTITIONS}
-        text = json.dumps(ours).encode()
-        _, stored = self._redis.execute([_LAYOUT, _LAYOUT], [(b"SET", _LAYOUT, text, b"NX"), (b"GET", _LAYOUT)])
-        if stored != text:
+        new: Command = (b"SET", _LAYOUT, _layout(_FORMAT), b"NX")
+        self._redis.execute([_LAYOUT], [new])
+        stored = self._stored_layout()
+        if stored not in (_layout(_FORMAT), _layout(EARLIER_FORMAT)):
             raise FailedPrecondition(
                 f"Redis at {self._redis.address} holds tables in format {stored!r}, and this server keeps them "
                 f"in format {_FORMAT}; use the version that wrote them, or another Redis database"
             )
+
+    def _stored_layout(self) -> bytes | None:
+        (stored,) = self._redis.execute([_LAYOUT], [(b"GET", _LAYOUT)])
+        return cast("bytes | None", stored)
+
+
+def _layout(table_format: int) -> bytes:
+    return json.dumps({"format": table_format, "partitions": PARTITIONS}).encode()
 
 
 def _encode(spec: TableSpec) -> bytes:

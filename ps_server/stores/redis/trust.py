@@ -11,12 +11,14 @@ import logging
 import secrets
 import time
 from collections.abc import Sequence
+from itertools import chain
 
 from redis import Redis, exceptions
 
+from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import StoreLost
 from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply, lost_data, translated_errors
-from esd.ps_server.stores.redis.layout import partition_keys
+from esd.ps_server.stores.redis.layout import QUARTERS, partition_keys, places_of, quarter_keys
 from esd.ps_server.stores.redis.scripts import MISSING_ROWS
 from esd.services.domain.errors import FailedPrecondition
 
@@ -57,24 +59,34 @@ def check_configuration(redis: RedisConnection) -> None:
             )
 
 
-def check_rows(redis: RedisConnection, tables: Sequence[str]) -> None:
-    """Compares the number of keys of a single Redis with the counters of the tables' rows.
+def check_rows(redis: RedisConnection, tables: Sequence[str], shard: Shard) -> None:
+    """Compares the number of stored rows of each partition of this shard with the partition's counter.
 
-    Every script that adds or removes rows counts them in the same step, so fewer keys than rows mean that another
-    program has removed some. The keys of a cluster cannot be counted in one step, so they are not compared.
+    Every script that adds or removes rows counts them in the same step, so fewer rows than were counted mean that
+    another program has removed some.
 
     Raises:
         StoreLost: rows are gone.
     """
-    counters = [key for table in tables for key in partition_keys("n", table)]
-    if redis.spans_partitions and counters:
-        (missing,) = redis.execute(counters[:1], [(b"EVAL", MISSING_ROWS, len(counters), *counters)])
-        if missing > 0:
-            raise StoreLost(
-                f"Redis at {redis.address} has lost {missing} rows or more: it holds fewer keys than rows were stored. "
-                "Stop its users, then find a whole checkpoint with `esd checkpoint verify` and go back to it "
-                "with `esd checkpoint restore`; or restore the data of Redis; or begin anew with an empty one"
-            )
+    partitions = [part for table in tables for part in _counted_keys(table, shard)]
+    if redis.spans_partitions:  # one command for all of them
+        partitions = [list(chain.from_iterable(partitions))] if partitions else []
+    commands = [(b"EVAL", MISSING_ROWS, len(keys), *keys, QUARTERS) for keys in partitions]
+    missing = sum(redis.execute([keys[0] for keys in partitions], commands))
+    if missing > 0:
+        raise StoreLost(
+            f"Redis at {redis.address} has lost {missing} rows or more: it holds fewer rows than were stored. "
+            "Stop its users, then find a whole checkpoint with `esd checkpoint verify` and go back to it "
+            "with `esd checkpoint restore`; or restore the data of Redis; or begin anew with an empty one"
+        )
+
+
+def _counted_keys(table: str, shard: Shard) -> list[list[bytes]]:
+    """Returns for each partition of a shard the keys of its counters and of its hashes of rows."""
+    counters, hashes = partition_keys("n", table), quarter_keys("e", table)
+    return [
+        [counters[partition], *(hashes[place] for place in places_of([partition]))] for partition in shard.partitions
+    ]
 
 
 class MarkedConnection:

@@ -1,0 +1,286 @@
+"""Rows in Redis: fields that rows share, writes that are interrupted, and the format of earlier versions."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+from redis import Redis
+from redis.cluster import RedisCluster
+
+from esd.native.rows import addresses, checksums, ids_at
+from esd.ps_server.core.store import StoreLost
+from esd.ps_server.stores.by_url import open_store
+from esd.ps_server.stores.redis import earlier_format, layout
+from esd.services.domain.errors import FailedPrecondition, Unavailable
+from esd.services.domain.ids import partition_of
+from esd.services.domain.rows import RowBlock
+from tests.support.stores import ALONE, SPEC, as_dict, assert_rows, blocks_as_dict, open_store_at, open_url, rows_of
+
+LIFE = 2**30
+
+pytestmark = pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
+
+
+def ids_of_few_fields(rng: np.random.Generator, fields: int, rows: int) -> np.ndarray:
+    """Ids of which `rows` each share a field, in any order."""
+    places, names = addresses(rng.integers(0, 2**64, fields, dtype=np.uint64))
+    lasts = rng.permuted(np.tile(np.arange(256, dtype=np.uint8), (fields, 1)), axis=1)[:, :rows]
+    groups = [
+        ids_at(int(place), [name[:6].tobytes() + bytes([last]) for last in mine])
+        for place, name, mine in zip(places, names, lasts, strict=True)
+    ]
+    return rng.permutation(np.concatenate(groups))
+
+
+def test_any_sequence_of_changes_leads_where_it_leads_in_memory(store, table, rng):
+    """Writes, removals, cuts and returns to them, on rows that share fields and rows that do not."""
+    memory = open_store("memory", ALONE, 1.0)
+    memory.create(SPEC)
+    reference = memory.open(SPEC)
+    ids = np.concatenate([ids_of_few_fields(rng, 40, 3), rng.integers(0, 2**64, 120, dtype=np.uint64)])
+    cuts: list[int] = []
+
+    def write() -> None:
+        some = rng.choice(ids, rng.integers(1, 200), replace=False)
+        block = rows_of(rng, some, 1)
+        lives = rng.choice([0, 0, 0, 2**22, LIFE, 3 * LIFE], len(some))
+        block = RowBlock(some, reference.rows.versions(some) + rng.integers(-1, 3, len(some)) + lives, block.rows)
+        block = block[block.versions > 0]
+        np.testing.assert_array_equal(table.rows.write_newer(block), reference.rows.write_newer(block))
+
+    def forget() -> None:
+        some = rng.choice(ids, 60, replace=False)
+        below = int(rng.choice([2, LIFE, 2 * LIFE]))
+        assert table.rows.forget_older(some, below) == reference.rows.forget_older(some, below)
+
+    def cut() -> None:
+        cuts.append(cuts[-1] + 1 if cuts else 1)
+        for each in (table, reference):
+            each.cuts.keep_pre_images(cuts[-1])
+
+    def go_back() -> None:
+        if cuts:
+            back = int(rng.integers(len(cuts)))
+            assert table.cuts.put_back(cuts[back:]) == reference.cuts.put_back(cuts[back:])
+            del cuts[back + 1 :]
+            for each in (table, reference):
+                each.cuts.keep_pre_images(cuts[back])
+
+    def drop() -> None:
+        if len(cuts) > 1:
+            for each in (table, reference):
+                each.cuts.drop(cuts[0])
+            del cuts[0]
+
+    def look_back() -> None:
+        if cuts:
+            at = int(rng.integers(len(cuts)))
+            some = rng.choice(ids, 50, replace=False)
+            past = [each.cuts.as_of(each.rows.read(some), cuts[at], cuts[at + 1 :]) for each in (table, reference)]
+            assert blocks_as_dict([past[0][past[0].versions > 0]]) == blocks_as_dict([past[1][past[1].versions > 0]])
+            rows = [blocks_as_dict(each.cuts.rows_at(cuts[at], cuts[at + 1 :])) for each in (table, reference)]
+            assert rows[0] == rows[1]
+
+    steps = [write, write, write, write, forget, cut, go_back, drop, look_back]
+    for _ in range(80):
+        rng.choice(steps)()
+        assert table.rows.totals() == reference.rows.totals()
+        np.testing.assert_array_equal(table.rows.versions(ids), reference.rows.versions(ids))
+    assert_rows(table.rows.read(ids), reference.rows.read(ids))
+    assert as_dict(table.rows) == as_dict(reference.rows)
+    store.ping()  # compares the counters with the rows
+
+
+class Interrupted:
+    """A connection that does something after a number of commands of each block, which it sends one by one."""
+
+    def __init__(self, redis, after: int, event: Callable[[], None]) -> None:
+        self.spans_partitions = redis.spans_partitions
+        self.address = redis.address
+        self._redis = redis
+        self._after = after
+        self._event = event
+
+    def execute(self, keys: Sequence[bytes], commands: Sequence[tuple]) -> list:
+        replies = []
+        for i, (key, command) in enumerate(zip(keys, commands, strict=True)):
+            if i == self._after:
+                self._event()
+            replies += self._redis.execute([key], [command])
+        return replies
+
+
+def die() -> None:
+    raise Unavailable("the process has died")
+
+
+def test_a_push_that_ends_in_its_middle_leaves_whole_rows_right_counters_and_the_way_back(url, store, table, rng):
+    ids = rng.integers(0, 2**64, 3000, dtype=np.uint64)
+    before = rows_of(rng, ids[:2000], 1)
+    table.rows.write_newer(before)
+    table.cuts.keep_pre_images(7)
+    block = rows_of(rng, ids, 2)
+    table.rows._redis = Interrupted(store._redis, 3, die)
+    with pytest.raises(Unavailable):
+        table.rows.write_newer(block)
+    store.close()
+
+    again = open_url(url)
+    reopened = again.open(SPEC)
+    again.ping()
+    versions = reopened.rows.versions(ids)
+    assert {0, 1, 2} == set(versions.tolist())
+    stored = reopened.rows.read(ids)
+    assert_rows(stored[versions == 2], block[versions == 2])
+    assert reopened.rows.totals() == ((versions > 0).sum(), versions.sum())
+    reopened.cuts.keep_pre_images(7)
+    np.testing.assert_array_equal(reopened.rows.write_newer(block), versions < 2)
+    reopened.cuts.put_back([7])
+    assert as_dict(reopened.rows) == blocks_as_dict([before])
+    again.close()
+
+
+def test_a_server_that_loses_its_shard_in_the_middle_of_a_push_writes_nothing_more(url, store, table, rng):
+    ids = rng.integers(0, 2**64, 3000, dtype=np.uint64)
+    first, second = rows_of(rng, ids, 1), rows_of(rng, ids, 2)
+    successors = []
+
+    def take_over() -> None:
+        store._redis.execute([b"esd:servers"], [(b"HSET", b"esd:servers", b"0:until", 0)])
+        successors.append(open_url(url))
+        successors[0].open(SPEC).rows.write_newer(first)
+
+    table.rows._redis = Interrupted(store._redis, 3, take_over)
+    with pytest.raises(StoreLost, match="lost its shard"):
+        table.rows.write_newer(second)
+    rows = successors[0].open(SPEC).rows
+    versions = rows.versions(ids)
+    assert 0 < (versions == 2).sum() <= 1500  # of three commands
+    assert set(versions.tolist()) == {1, 2}
+    assert rows.totals() == (3000, versions.sum())
+    successors[0].ping()
+    successors[0].close()
+
+
+@contextlib.contextmanager
+def client_of(url: str) -> Iterator[Redis]:
+    client = RedisCluster.from_url(url.replace("+cluster", "")) if "+cluster" in url else Redis.from_url(url)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def in_format_4(url: str, block: RowBlock, pre_images: RowBlock) -> None:
+    """Writes rows as earlier versions did, with pre-images at cut 5, into an empty table."""
+
+    def value(row_id: np.uint64, version: int, row: np.ndarray) -> bytes:
+        (checksum,) = checksums(np.array([row_id], np.uint64), np.array([version]), row[None])
+        return struct.pack("<q", version) + row.tobytes() + struct.pack("<I", checksum)
+
+    def each(block: RowBlock) -> Iterator[tuple[np.uint64, int, int, np.ndarray]]:
+        return zip(block.ids, partition_of(block.ids).tolist(), block.versions.tolist(), block.rows, strict=True)
+
+    with client_of(url) as client:
+        for row_id, partition, version, row in each(block):
+            client.set(
+                layout.partition_keys("e", SPEC.name)[partition] + b":" + row_id.tobytes(), value(row_id, version, row)
+            )
+            counter = layout.partition_keys("n", SPEC.name)[partition]
+            client.hincrby(counter, "rows", 1)
+            client.hincrby(counter, "trainings", version % LIFE)
+        for row_id, partition, version, row in each(pre_images):
+            image = value(row_id, version, row) if version else b""
+            client.hset(layout.partition_keys("u5", SPEC.name)[partition], row_id.tobytes(), image)
+        client.set("esd:layout", '{"format": 4, "partitions": 64}')
+
+
+@pytest.fixture
+def earlier(url, store, table, rng):
+    """Rows in format 4 on an otherwise empty store, and the rows as they were at cut 5."""
+    del table
+    store.close()
+    ids = np.concatenate(
+        [ids_of_few_fields(rng, 30, 2), np.array([0, 10, 13], np.uint64), np.arange(50, 450, dtype=np.uint64)]
+    )
+    versions = rng.choice([1, 2**23 - 1, 2**23, LIFE + 3, 2**53 - 1], len(ids))
+    rows = RowBlock(ids, versions, rows_of(rng, ids, 1).rows)
+    changed = rows_of(rng, ids[::2], 0)
+    at_cut = RowBlock(changed.ids, np.where(np.arange(len(changed)) % 3, rows.versions[::2] - 1, 0), changed.rows)
+    in_format_4(url, rows, at_cut)
+    expected = as_dict_of(rows) | as_dict_of(at_cut)
+    return rows, {row: each for row, each in expected.items() if each[0]}
+
+
+def as_dict_of(block: RowBlock) -> dict[int, tuple[int, bytes]]:
+    return blocks_as_dict([block])
+
+
+def test_a_table_of_format_4_is_converted_with_its_pre_images(url, earlier):
+    rows, at_cut = earlier
+    store = open_url(url)
+    table = store.open(SPEC)
+    assert as_dict(table.rows) == as_dict_of(rows)
+    assert_rows(table.rows.read(rows.ids), rows)
+    assert table.rows.totals() == (len(rows), int((rows.versions % LIFE).sum()))
+    assert blocks_as_dict(table.cuts.rows_at(5, [])) == at_cut
+    assert table.cuts.put_back([5]) == len(rows.ids[::2])
+    assert as_dict(table.rows) == at_cut
+    store.ping()
+    store.close()
+    with client_of(url) as client:
+        assert client.get("esd:layout") == b'{"format": 5, "partitions": 64}'
+        keys = list(client.scan_iter("*"))
+    assert not [
+        key for key in keys if key.startswith(b"u") or (key.startswith(b"e:{") and len(key.rpartition(b"}:")[2]) != 1)
+    ]
+
+
+def test_a_conversion_that_was_interrupted_continues(url, earlier, monkeypatch):
+    rows, at_cut = earlier
+    count = 0
+
+    def half(self, keys):
+        nonlocal count
+        move(self, keys[: len(keys) // 2])
+        count += 1
+        if count == 1:
+            raise Unavailable("the process has died")
+        move(self, keys[len(keys) // 2 :])
+
+    move = earlier_format._Conversion.move_rows
+    monkeypatch.setattr(earlier_format._Conversion, "move_rows", half)
+    store = open_store_at(url)
+    with pytest.raises(Unavailable):
+        store.claim(exclusive=False)
+    store.close()
+    store = open_url(url)
+    table = store.open(SPEC)
+    assert as_dict(table.rows) == as_dict_of(rows)
+    assert blocks_as_dict(table.cuts.rows_at(5, [])) == at_cut
+    store.ping()
+    store.close()
+
+
+def test_another_format_is_refused_by_its_name(url, store):
+    store.close()
+    with client_of(url) as client:
+        client.set("esd:layout", '{"format": 3, "partitions": 64}')
+    with pytest.raises(FailedPrecondition, match=r'holds tables in format b.{"format": 3.*keeps them in format 5'):
+        open_store_at(url)
+
+
+def test_new_hashes_of_short_values_are_tables(url, store, table, rng):
+    """Redis would search a list for every field of one."""
+    ids = rng.integers(0, 2**64, 500, dtype=np.uint64)
+    table.cuts.keep_pre_images(3)
+    table.rows.write_newer(rows_of(rng, ids, 1))
+    with client_of(url) as client:
+        keys = [key for kind in ("e:*", "p3:*") for key in client.scan_iter(kind)]
+        assert len(keys) > 400
+        assert {client.object("encoding", key) for key in keys} == {b"hashtable"}
+        assert sum(client.hlen(key) for key in keys) == 1000
