@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from esd.services.domain import errors
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.dense_sums import DenseSum, parse_dense_sum
 from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.hybrid import HybridResult
 from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
@@ -71,6 +72,7 @@ __all__ = [
     "Credentials",
     "Criterion",
     "Decay",
+    "DenseSum",
     "DispatcherClient",
     "EndOfStream",
     "EsdOptions",
@@ -127,6 +129,7 @@ __all__ = [
     "equal_workloads",
     "errors",
     "hybrid_dis",
+    "parse_dense_sum",
     "parse_sync",
     "read",
 ]

@@ -13,9 +13,9 @@ from esd.services.runtime.settings import load
 from esd.worker.service.epoch import Training
 from esd.worker.service.session import WorkerSession
 from esd.worker.service.settings import WorkerSettings
-from esd.worker.training.all_reduce import DenseReducer
 from esd.worker.training.dense import DenseParameters
 from esd.worker.training.optimizers import TorchOptimizer
+from esd.worker.training.reducer import Alone, DenseReducer
 
 
 class Session(WorkerSession):
@@ -112,7 +112,7 @@ class OwnModel:
         self._model = model
         self._optimizer = optimizer
         self.device = next((each.device for each in model.parameters()), torch.device("cpu"))
-        self._present = self._begin(DenseReducer(None))
+        self._present = self._begin(Alone())
         self._initial = self._present.save()
 
     def of_epoch(self, job: JobSpec, reducer: DenseReducer, device: torch.device) -> DenseParameters:  # noqa: ARG002

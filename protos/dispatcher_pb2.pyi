@@ -192,7 +192,7 @@ class Rule(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "mechanism_options", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_budget", "dense_names", "rules")
+    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "mechanism_options", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_budget", "dense_names", "rules", "dense_sum")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -224,6 +224,7 @@ class JobSpec(_message.Message):
     AUTO_BUDGET_FIELD_NUMBER: _ClassVar[int]
     DENSE_NAMES_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
+    DENSE_SUM_FIELD_NUMBER: _ClassVar[int]
     name: str
     workers: int
     seed: int
@@ -255,7 +256,8 @@ class JobSpec(_message.Message):
     auto_budget: bool
     dense_names: _containers.RepeatedScalarFieldContainer[str]
     rules: _containers.RepeatedCompositeFieldContainer[Rule]
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., mechanism_options: _Optional[_Union[MechanismOptions, _Mapping]] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_budget: _Optional[bool] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ...) -> None: ...
+    dense_sum: DenseSum
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., mechanism_options: _Optional[_Union[MechanismOptions, _Mapping]] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_budget: _Optional[bool] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., dense_sum: _Optional[_Union[DenseSum, _Mapping]] = ...) -> None: ...
 
 class MechanismOptions(_message.Message):
     __slots__ = ("esd", "joint", "hash")
@@ -336,6 +338,20 @@ class Sync(_message.Message):
     bounded: Sync.Bounded
     none: Sync.Uncached
     def __init__(self, on_demand: _Optional[_Union[Sync.OnDemand, _Mapping]] = ..., full: _Optional[_Union[Sync.Full, _Mapping]] = ..., write_through: _Optional[_Union[Sync.WriteThrough, _Mapping]] = ..., proactive: _Optional[_Union[Sync.Proactive, _Mapping]] = ..., replicated: _Optional[_Union[Sync.Replicated, _Mapping]] = ..., bounded: _Optional[_Union[Sync.Bounded, _Mapping]] = ..., none: _Optional[_Union[Sync.Uncached, _Mapping]] = ...) -> None: ...
+
+class DenseSum(_message.Message):
+    __slots__ = ("all_reduce", "server")
+    class AllReduce(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
+    class Server(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
+    ALL_REDUCE_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    all_reduce: DenseSum.AllReduce
+    server: DenseSum.Server
+    def __init__(self, all_reduce: _Optional[_Union[DenseSum.AllReduce, _Mapping]] = ..., server: _Optional[_Union[DenseSum.Server, _Mapping]] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")

@@ -1,11 +1,25 @@
 from esd.protos import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class SumType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SUM_TYPE_UNSPECIFIED: _ClassVar[SumType]
+    SUM_TYPE_FLOAT32: _ClassVar[SumType]
+    SUM_TYPE_FLOAT64: _ClassVar[SumType]
+    SUM_TYPE_INT32: _ClassVar[SumType]
+    SUM_TYPE_INT64: _ClassVar[SumType]
+SUM_TYPE_UNSPECIFIED: SumType
+SUM_TYPE_FLOAT32: SumType
+SUM_TYPE_FLOAT64: SumType
+SUM_TYPE_INT32: SumType
+SUM_TYPE_INT64: SumType
 
 class DescribeServerRequest(_message.Message):
     __slots__ = ()
@@ -432,3 +446,49 @@ class TrimSamplesRequest(_message.Message):
 class TrimSamplesResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class SumMember(_message.Message):
+    __slots__ = ("table", "epoch", "worker", "members", "wait_ms")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    epoch: int
+    worker: int
+    members: int
+    wait_ms: int
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., worker: _Optional[int] = ..., members: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class SumPiece(_message.Message):
+    __slots__ = ("iteration", "number", "start", "length", "type", "values")
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    iteration: int
+    number: int
+    start: int
+    length: int
+    type: SumType
+    values: bytes
+    def __init__(self, iteration: _Optional[int] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., length: _Optional[int] = ..., type: _Optional[_Union[SumType, str]] = ..., values: _Optional[bytes] = ...) -> None: ...
+
+class SumRequest(_message.Message):
+    __slots__ = ("member", "piece")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
+    member: SumMember
+    piece: SumPiece
+    def __init__(self, member: _Optional[_Union[SumMember, _Mapping]] = ..., piece: _Optional[_Union[SumPiece, _Mapping]] = ...) -> None: ...
+
+class SumResponse(_message.Message):
+    __slots__ = ("piece", "refusal")
+    PIECE_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    piece: SumPiece
+    refusal: _common_pb2.Refusal
+    def __init__(self, piece: _Optional[_Union[SumPiece, _Mapping]] = ..., refusal: _Optional[_Union[_common_pb2.Refusal, _Mapping]] = ...) -> None: ...

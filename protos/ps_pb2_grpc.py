@@ -124,6 +124,11 @@ class ParameterServerStub:
                 request_serializer=esd_dot_protos_dot_ps__pb2.TrimSamplesRequest.SerializeToString,
                 response_deserializer=esd_dot_protos_dot_ps__pb2.TrimSamplesResponse.FromString,
                 _registered_method=True)
+        self.Sum = channel.stream_stream(
+                '/esd.v1.ParameterServer/Sum',
+                request_serializer=esd_dot_protos_dot_ps__pb2.SumRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.SumResponse.FromString,
+                _registered_method=True)
         self.DescribeServer = channel.unary_unary(
                 '/esd.v1.ParameterServer/DescribeServer',
                 request_serializer=esd_dot_protos_dot_ps__pb2.DescribeServerRequest.SerializeToString,
@@ -310,6 +315,27 @@ class ParameterServerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Sum(self, request_iterator, context):
+        """Sums vectors over the workers of an epoch: gradients of dense parameters and of replicated rows, and changes of
+        buffers. The first message of a worker names its group, and all later ones are pieces of its vectors; the first
+        message of the server is empty, and says that all members have come; all later ones are pieces of the sums. All
+        members send the same pieces, apart from their values, in the same order. With several servers, piece p of a vector
+        belongs to server p modulo the number of servers. A piece has 65,536 bytes of values, the last of a vector the rest.
+
+        The server adds the pieces of the members in the order of their slots, so the sum has the same bits for any order of
+        arrival. It reads pieces ahead of their turn as far as its memory for them reaches. A stream that ends, or is
+        refused, ends the streams of the other members with UNAVAILABLE, unless no sum misses the member.
+
+        FAILED_PRECONDITION: the epoch is not the table's; or the worker is not one of the members, or sums on another
+        stream; or another member has named other members. INVALID_ARGUMENT: a message is malformed, a piece is not the
+        next one, has another size or another place than that of another member, or a value is NaN or infinite.
+        RESOURCE_EXHAUSTED: a vector is longer than the server sums. DEADLINE_EXCEEDED: another member has sent nothing for
+        `wait_ms`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeServer(self, request, context):
         """Returns the state of the server and its tables.
         """
@@ -409,6 +435,11 @@ def add_ParameterServerServicer_to_server(servicer, server):
                     servicer.TrimSamples,
                     request_deserializer=esd_dot_protos_dot_ps__pb2.TrimSamplesRequest.FromString,
                     response_serializer=esd_dot_protos_dot_ps__pb2.TrimSamplesResponse.SerializeToString,
+            ),
+            'Sum': grpc.stream_stream_rpc_method_handler(
+                    servicer.Sum,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.SumRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.SumResponse.SerializeToString,
             ),
             'DescribeServer': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeServer,
@@ -902,6 +933,33 @@ class ParameterServer:
             '/esd.v1.ParameterServer/TrimSamples',
             esd_dot_protos_dot_ps__pb2.TrimSamplesRequest.SerializeToString,
             esd_dot_protos_dot_ps__pb2.TrimSamplesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Sum(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/esd.v1.ParameterServer/Sum',
+            esd_dot_protos_dot_ps__pb2.SumRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.SumResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -19,7 +19,7 @@ from esd.run.options import RunOptions
 from esd.run.stream import TrainingStream, global_batches
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.jobs import JobSpec
-from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.reducer import Alone
 from esd.worker.training.rows import RowCache
 from esd.worker.training.trainer import Trainer
 
@@ -104,4 +104,4 @@ def _trainer(job: JobSpec, cache_rows: int) -> Trainer:
     drawn = np.random.default_rng(0).uniform(-1, 1, (cache_rows, job.table.dimension))
     rows[:, : job.table.dimension] = job.table.init_scale * drawn
     cache.write(np.arange(cache_rows, dtype=np.uint32), rows)
-    return Trainer(job, [cache], DenseReducer(None), CPU)
+    return Trainer(job, [cache], Alone(), CPU)

@@ -21,6 +21,7 @@ from esd.run.model import look_here
 from esd.run.options import RunOptions
 from esd.run.stream import READ_SAMPLES, first_samples, global_batches
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.dense_sums import parse_dense_sum
 from esd.services.domain.footprint import Footprint
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.plans import IterationPlan
@@ -168,6 +169,6 @@ def _plans(alone: RunOptions, profile: Profile) -> list[IterationPlan]:
 
 
 def _step_seconds(chosen: RunOptions, footprint: Footprint) -> float:
-    """Returns the seconds of an iteration without its samples: computation, and the ring all-reduce."""
-    exchanged = 2 * (chosen.workers - 1) / chosen.workers * footprint.dense_bytes
+    """Returns the seconds of an iteration without its samples: computation, and the sum of the dense gradients."""
+    exchanged = parse_dense_sum(chosen.dense_sum).sent_bytes(footprint.dense_bytes // 4, chosen.workers)
     return footprint.step_seconds + exchanged / min(chosen.bandwidths())

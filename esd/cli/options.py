@@ -172,6 +172,15 @@ SyncOption = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
+DenseSumOption = Annotated[
+    str,
+    typer.Option(
+        "--dense",
+        help="How dense gradients are summed over the workers: in a ring of the workers (all-reduce), or at the "
+        "parameter server, to which each sends them once (server).",
+        rich_help_panel=TRAINING,
+    ),
+]
 Direct = Annotated[
     bool,
     typer.Option(
@@ -271,6 +280,7 @@ _DECLARED: dict[str, Any] = {
     "cache_rows": CacheRows,
     "policy": Policy,
     "sync": SyncOption,
+    "dense_sum": DenseSumOption,
     "direct": Direct,
     "optimizer": Optimizer,
     "learning_rate": LearningRate,

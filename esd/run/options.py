@@ -20,6 +20,7 @@ from esd.run.mechanism import choose_options
 from esd.run.model import parse_hidden
 from esd.run.schedules import parse_schedule
 from esd.run.workloads import parse_limits, parse_workloads
+from esd.services.domain.dense_sums import parse_dense_sum
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature
 from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
@@ -36,7 +37,7 @@ PLAN_WINDOW = 4  # iterations planned ahead, the running one included: two overl
 TABLE = "embeddings"  # the table of the rows where no name is given
 
 # Fields whose option on the command line has another name.
-_SHORT_NAMES = {"learning_rate": "lr", "dense_learning_rate": "dense-lr"}
+_SHORT_NAMES = {"learning_rate": "lr", "dense_learning_rate": "dense-lr", "dense_sum": "dense"}
 
 
 # The least and the most of each field that is a number; None: any.
@@ -101,6 +102,7 @@ class RunOptions:
         cache_rows: cache of a worker in rows, instead of `cache_ratio`.
         policy: cache replacement: emark, emark-size, reuse, lru, lfu or static.
         sync: when trained rows are pushed: `on-demand` or another way of `esd.services.domain.sync`.
+        dense_sum: how dense gradients are summed over the workers: `all-reduce` or `server`.
         direct: whether a row that one other worker alone needs goes straight to it.
         optimizer: of the rows and of the dense parameters.
         learning_rate: of the rows, and of the dense parameters unless `dense_learning_rate` is given.
@@ -153,6 +155,7 @@ class RunOptions:
     cache_rows: int | None = None
     policy: str = "emark"
     sync: str = "on-demand"
+    dense_sum: str = "all-reduce"
     direct: bool = False
     optimizer: OptimizerKind = OptimizerKind.ROWWISE_ADAGRAD
     learning_rate: float = 0.02
@@ -247,6 +250,7 @@ class RunOptions:
             "stream": stream,
             "sync": parse_sync(self.sync, direct=self.direct),
             "mechanism_options": choose_options(self.mechanism, of_mechanisms),
+            "dense_sum": parse_dense_sum(self.dense_sum),
             "workloads": workloads,
             "workload_limits": self.limits(),
             "window": PLAN_WINDOW,

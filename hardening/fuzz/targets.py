@@ -45,7 +45,7 @@ _JOB = JobSpec(
     parameter_servers=("127.0.0.1:1",),
 )
 _LEASES = ("lease-of-first--", "lease-of-second-")
-_WAITING = {"Exchange", "Attend", "GetGroupKey", "Submit", "Deliver"}
+_WAITING = {"Exchange", "Sum", "Attend", "GetGroupKey", "Submit", "Deliver"}
 _ASKING = {"CreateJob", "Meet"}
 
 
@@ -113,6 +113,11 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
     examples: dict[str, Sequence[Message]] = {
         "CreateTable": [ps_pb2.CreateTableRequest(table=encode_table(TABLE))],
         "Exchange": frames,
+        "Sum": [
+            ps_pb2.SumRequest(member=ps_pb2.SumMember(table=TABLE.name, worker=1, members=2, wait_ms=100)),
+            ps_pb2.SumRequest(piece=ps_pb2.SumPiece(length=3, values=rows[:12])),
+            ps_pb2.SumRequest(piece=ps_pb2.SumPiece(iteration=1, length=40_000)),
+        ],
         "Lookup": [ps_pb2.LookupRequest(table=TABLE.name, ids=ids)],
         "Forget": [ps_pb2.ForgetRequest(table=TABLE.name, ids=ids, below=2**30)],
         "Scan": [ps_pb2.ScanRequest(table=TABLE.name)],

@@ -17,6 +17,7 @@ from esd.ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
 from esd.ps_server.service.exchange import ExchangeService
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.service.store_access import StoreThreads
+from esd.ps_server.service.sums import SumService
 from esd.ps_server.service.uploads import receive_upload
 from esd.ps_server.service.waiting import WaitingPulls
 from esd.services.domain.claimants import check_claimant
@@ -42,10 +43,11 @@ _PART_NAME = re.compile(r"[a-z]{1,32}")
 
 
 def add_to_server(servicer: ParameterServer, server: Any) -> None:
-    """Registers the RPCs with a grpc.aio server; Exchange passes its frames and answers as undecoded bytes."""
+    """Registers the RPCs with a grpc.aio server; Exchange and Sum pass their messages as undecoded bytes."""
     ps_pb2_grpc.add_ParameterServerServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
-    exchange = grpc.stream_stream_rpc_method_handler(servicer.Exchange)
-    server.add_registered_method_handlers(SERVICE, {"Exchange": exchange})
+    streams = {"Exchange": servicer.Exchange, "Sum": servicer.Sum}
+    handlers = {name: grpc.stream_stream_rpc_method_handler(method) for name, method in streams.items()}
+    server.add_registered_method_handlers(SERVICE, handlers)
 
 
 class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
@@ -62,6 +64,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self._budget = ByteBudget(settings.max_waiting_bytes, settings.variable("max_waiting_bytes"))
         self._waiting = _WaitingPulls()
         self._exchange = ExchangeService(tables, self._waiting, threads, self._budget, settings)
+        self._sums = SumService(tables, shard, settings)
 
     def refuse_waiting(self, reason: FailedPrecondition) -> None:
         """Ends all waiting pulls with this error, because their rows will not come."""
@@ -123,6 +126,9 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             yield response
 
     # Dense parameters.
+
+    async def Sum(self, request_iterator: AsyncIterator[bytes], context: Context) -> None:
+        await self._sums.serve(context)
 
     async def PutDense(
         self, request_iterator: AsyncIterator[ps_pb2.PutDenseRequest], context: Context
@@ -194,6 +200,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         history = self._tables.get(request.table).history
         begin = partial(history.begin_epoch, takes_over=request.takes_over)
         await self._threads.write(begin, request.epoch, check_claimant(request.claimant))
+        self._sums.refuse(request.table, before=request.epoch)
         return ps_pb2.BeginEpochResponse()
 
     async def Restore(self, request: ps_pb2.RestoreRequest, context: Context) -> ps_pb2.RestoreResponse:
@@ -208,6 +215,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         now = f"table {spec.name!r} has gone back to checkpoint {request.checkpoint} and is in epoch {request.epoch}"
         over = StaleEpoch(f"{now}: rows that pulls waited for before will not come")
         self._waiting[spec.name].refuse(over, before=request.epoch)
+        self._sums.refuse(spec.name, before=request.epoch)
         return ps_pb2.RestoreResponse(rows=rows)
 
     async def GetCheckpoint(

@@ -52,6 +52,12 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         description="memory that waiting pulls (64 bytes a row) and unfinished uploads (twice their length) may hold "
         "together, in bytes; calls beyond it are refused for the moment, unless they are alone",
     )
+    max_sum_bytes: int = Field(
+        256 * 2**20,
+        ge=2**20,
+        description="memory that gradients may hold which wait to be summed, and sums which wait to be sent, in bytes; "
+        "beyond it only the gradients that are due next are read, and the others wait in the network",
+    )
     exchange_frames: int = Field(
         64, ge=2, le=65536, description="frames of one exchange that may be unanswered; more are refused one by one"
     )

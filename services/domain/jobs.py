@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.services.domain.columns import SampleColumns
+from esd.services.domain.dense_sums import ALL_REDUCE, DenseSum
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, check_features
 from esd.services.domain.losses import Loss
@@ -98,6 +99,7 @@ class DispatchOptions:
         measured_links: whether link speeds follow measurements; else they are as registered.
         policy: cache replacement policy.
         sync: when workers push what they have trained, with the options of that way to synchronise.
+        dense_sum: how the gradients of dense parameters and replicated rows are summed over the workers.
         window: iterations that may be planned ahead of the slowest worker, >= 1.
         checkpoint_every: iterations between checkpoints; 0: `checkpoint_seconds` alone decides.
         checkpoint_seconds: longest time between checkpoints; 0: `checkpoint_every` alone decides. Both 0: none.
@@ -114,6 +116,7 @@ class DispatchOptions:
     measured_links: bool = False
     policy: str
     sync: Sync = ON_DEMAND
+    dense_sum: DenseSum = ALL_REDUCE
     window: int
     checkpoint_every: int = 0
     checkpoint_seconds: float = 0.0
@@ -165,6 +168,7 @@ _KINDS: dict[str, type] = {
     "schedule": Schedule,
     "dense_schedule": Schedule,
     "sync": Sync,
+    "dense_sum": DenseSum,
     "at_max_rows": RowLimitPolicy,
 }
 
@@ -281,7 +285,7 @@ class JobSpec(DispatchOptions):
         and its checkpoints are the same.
         """
         options = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
-        kept = {name: getattr(self, name) for name in ("sync", "checkpoint_every", "checkpoint_seconds")}
+        kept = {name: getattr(self, name) for name in ("sync", "dense_sum", "checkpoint_every", "checkpoint_seconds")}
         return replace(self, mechanism=mechanism, **options | kept)
 
     @property

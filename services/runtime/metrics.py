@@ -347,6 +347,17 @@ HELD_OUT_ITERATION = Gauge(
     registry=REGISTRY,
 )
 
+# --- worker ----------------------------------------------------------------------------------------------------
+
+DENSE_BYTES = Counter(
+    "esd_dense_bytes_total",
+    "Bytes that the worker sent and received to sum dense gradients, by way (--dense) and operation: sent or received. "
+    "All-reduce: what its ring needs, by formula. Over the rate of esd_iterations_total: bytes per iteration, which "
+    "share the worker's link with its rows; if they are most of it, --dense server sends less.",
+    ("way", "op"),
+    registry=REGISTRY,
+)
+
 # --- parameter server ------------------------------------------------------------------------------------------
 
 TABLE_ROWS = Gauge(
@@ -398,6 +409,20 @@ EXCHANGE_SECONDS = Histogram(
     buckets=_SECONDS,
     registry=REGISTRY,
 )
+SUM_BYTES = Counter(
+    "esd_sum_bytes_total",
+    "Bytes of the vectors that workers sum at the parameter server (--dense server), by operation: received "
+    "(gradients) or sent (sums). Each worker sends and gets every value once: if the rate nears the limit of the "
+    "machine's network, more shards help.",
+    ("op",),
+    registry=REGISTRY,
+)
+SUM_HELD_BYTES = Gauge(
+    "esd_sum_held_bytes",
+    "Memory of gradients that wait to be summed, and of sums that wait to be sent. Near ESD_PS_MAX_SUM_BYTES for long: "
+    "one worker's link is much slower than the others', whose gradients wait in the network then, which does no harm.",
+    registry=REGISTRY,
+)
 STORE_UP = Gauge(
     "esd_store_up",
     "1 while the store answers, 0 while it does not; checked every two seconds. At 0 all pulls and pushes fail with "
@@ -430,9 +455,10 @@ BY_SERVICE = {
         JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS, ITERATION_SECONDS,
         WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(), HELD_OUT_ITERATION,
     ),
+    "worker": (DENSE_BYTES,),
     "ps": (
         TABLE_ROWS, PENDING_GRADIENTS, PENDING_GRADIENT_BYTES, WAITING_PULLS, EXCHANGE_FRAMES, EXCHANGE_BYTES,
-        EXCHANGE_SECONDS, STORE_UP, STORE_CALLS, STORE_SECONDS,
+        EXCHANGE_SECONDS, SUM_BYTES, SUM_HELD_BYTES, STORE_UP, STORE_CALLS, STORE_SECONDS,
     ),
 }  # fmt: skip
 

@@ -49,6 +49,7 @@ ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
         "/esd.v1.ParameterServer/Lookup": _OWNERS,
         "/esd.v1.ParameterServer/Forget": _WORKER,
         "/esd.v1.ParameterServer/Scan": _OWNERS,
+        "/esd.v1.ParameterServer/Sum": _WORKER,
         "/esd.v1.ParameterServer/PutDense": _WORKER,
         "/esd.v1.ParameterServer/GetDense": _OWNERS,
         "/esd.v1.ParameterServer/Cut": _WORKER,

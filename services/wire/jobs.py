@@ -23,6 +23,7 @@ from esd.services.domain.mechanisms import OPTIONS, Criterion, MechanismOptions
 from esd.services.domain.schedules import CONSTANT, Decay, Schedule
 from esd.services.domain.sync import WAYS, Sync
 from esd.services.domain.tables import TableSpec
+from esd.services.wire.dense_sums import decode_dense_sum, encode_dense_sum
 from esd.services.wire.enums import EnumCodec
 from esd.services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
@@ -273,6 +274,7 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "dense_schedule": (_encode_schedule, _decode_schedule),
     "parameter_servers": (tuple, tuple),
     "sync": (_encode_sync, _decode_sync),
+    "dense_sum": (encode_dense_sum, decode_dense_sum),
     "at_max_rows": (_ROW_LIMIT_POLICIES.encode, _ROW_LIMIT_POLICIES.decode),
 }
 _SAME = (lambda value: value, lambda value: value)

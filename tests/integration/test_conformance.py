@@ -53,6 +53,13 @@ def test_these_trainers_conform(trained: Callable[[], Result]) -> None:
     assert result.deviation < 1e-4
 
 
+def test_a_loop_of_ones_own_conforms_where_the_servers_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through evictions, a kill, and an iteration in which a worker has no samples."""
+    job = replace(JOB, dense_sum=esd.parse_dense_sum("server"))
+    monkeypatch.setattr(sys.modules["esd.testing.conformance"], "JOB", job)
+    assert own_loop().deviation < 1e-4
+
+
 async def test_the_loop_of_the_page_trains_a_job() -> None:
     code = PAGE[0]
     nothing_else = {"metrics_port": None, "grace_seconds": 0}

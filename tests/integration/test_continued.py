@@ -28,8 +28,9 @@ FIRST = RunOptions(
     iterations=20,
     seed=3,
 )
-# Other samples, at half the rate, on another number of workers.
-SECOND = replace(FIRST, data="synthetic:criteo?samples=2000", workers=4, batch=16, learning_rate=0.002)
+# Other samples, at half the rate, on another number of workers, whose gradients are summed in another way.
+OTHERS = {"data": "synthetic:criteo?samples=2000", "workers": 4, "batch": 16, "dense_sum": "server"}
+SECOND = replace(FIRST, learning_rate=0.002, **OTHERS)
 
 
 def stores(redis_url: str, tmp_path: Path) -> dict[str, dict]:

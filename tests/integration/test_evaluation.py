@@ -17,7 +17,7 @@ from esd.run.events import Event, TakesLong
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.retry import AWAY, repeated
-from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.reducer import Alone
 from esd.worker.training.trainer import model_of_job
 from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
 from tests.support.server_client import ServerClient
@@ -47,7 +47,7 @@ async def test_a_server_that_is_away_while_rows_are_read_is_waited_for() -> None
         job = job_with(parameter_servers=(proxy.address,))
         async with ServerClient(server.address, job.table) as client:
             await client.create_table()
-            await client.put_dense(model_of_job(job, DenseReducer(None), torch.device("cpu")).to_npz())
+            await client.put_dense(model_of_job(job, Alone(), torch.device("cpu")).to_npz())
         held_out = AwayOnce(proxy)
         evaluator = Evaluator(job, held_out)
 

@@ -13,6 +13,7 @@ import pytest
 from esd.run.options import RunOptions
 from esd.run.simulation import simulate_run
 from esd.run.stream import first_samples, global_batches
+from esd.services.domain.dense_sums import DENSE_SUMS
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.domain.tables import OptimizerKind
@@ -80,6 +81,7 @@ HOT = {
 NEVER_STALE = {"sync": "bounded:0,0", "checkpoint_every": 20}
 DIRECT = {"direct": True, "checkpoint_every": 20}
 SMALL = {"mechanism": "random", "cache_rows": 500}
+AT_SERVER = {"dense_sum": "server"}
 
 # Every value of every axis occurs, and each optimizer meets evictions, split rows and both stores.
 CLUSTERS = [
@@ -116,6 +118,14 @@ CLUSTERS = [
     cluster("four workers, directly, random, Redis", workers=4, batch=16, store="redis", **DIRECT | SMALL),
     cluster("two workers, directly, full table, LAIA, Adagrad", mechanism="laia", **DIRECT | FULL | ADAGRAD),
     cluster("four workers, directly, unequal, LRU", policy="lru", **DIRECT | UNEQUAL),
+    cluster("two workers, sums at the server, scheduled", checkpoint_every=20, **AT_SERVER | SCHEDULED),
+    cluster("sums at two servers, Redis", workers=3, batch=20, store="redis", shards=2, **AT_SERVER | ADAM),
+    cluster("one worker, sums at the server", workers=1, batch=64, **AT_SERVER),
+    cluster("sums at two servers, buffers", model="tests.support.running_model:Net", shards=2, **AT_SERVER | UNEQUAL),
+    cluster("four workers, sums at the server, own model", model="examples.visits.net:Net", **AT_SERVER | UNEQUAL),
+    cluster("sums at two servers, replicated rows", workers=3, batch=20, shards=2, **AT_SERVER | REPLICATED),
+    cluster("sums at the server, replicated, unequal", mechanism="joint", **AT_SERVER | REPLICATED | UNEQUAL),
+    cluster("two workers, sums at the server, full table", shards=2, checkpoint_every=20, **AT_SERVER | FULL | ADAGRAD),
 ]  # fmt: skip
 
 
@@ -228,8 +238,10 @@ def test_stale_copies_give_the_same_bits_in_every_store(tmp_path: Path, redis_ur
     assert_bytes_are_those_charged(result, simulated, Cluster("stale", options, shards=2))
 
 
-def test_the_same_seed_gives_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", DENSE_SUMS)
+def test_the_same_seed_gives_the_same_bits(way: str, tmp_path: Path) -> None:
     options = replace(BASE, workers=3, batch=20, cache_rows=600, links="1g,1g,100m", iterations=30, **ADAM)
+    options = replace(options, dense_sum=way)
     for run in ("first", "second"):
         training.run(options, store="memory", shards=2, out=tmp_path / run)
     assert_same_model(tmp_path / "first", tmp_path / "second")

@@ -17,6 +17,7 @@ from esd.protos import dispatcher_pb2_grpc
 from esd.run.driver import drive
 from esd.run.export import export_model
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.dense_sums import ServerSum
 from esd.services.domain.errors import Unauthenticated
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec
@@ -91,7 +92,7 @@ async def test_a_secured_system_trains(services: Services, certificates: Certifi
         name="secured", workers=2, features=numbered_ids(3), dense_features=1, batch_size=8, workloads=(4, 4),
         mechanism="esd", policy="emark", seed=7, window=2,
         tables=(TableSpec("embeddings", 4, OptimizerSpec(), 7, 0.1),), model=ModelSpec("wdl", (8,), OptimizerSpec()),
-        parameter_servers=(server,), sync=OnDemand(direct=True),
+        parameter_servers=(server,), sync=OnDemand(direct=True), dense_sum=ServerSum(),
     )  # fmt: skip
     user = Credentials.read(ClientSettings(**certificates.of("client", token=True)))
     async with AsyncDispatcherClient(dispatcher, credentials=user) as client, asyncio.timeout(110):

@@ -108,6 +108,16 @@ def test_a_killed_parameter_server_goes_on_with_what_redis_has(undisturbed, tmp_
     assert_same_run(result, tmp_path, undisturbed)
 
 
+def test_a_killed_parameter_server_that_sums_is_a_recovery_where_redis_keeps_the_rows(tmp_path, redis_url):
+    options = replace(OPTIONS, dense_sum="server")
+    expected = training.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    kill = Killer(parameter_server)
+    result = interrupted_run(options, kill, store=redis_url, shards=2, out=tmp_path)
+    assert kill.killed == "ps-1"
+    assert len(result["recoveries"]) == 1
+    assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
+
+
 def test_a_killed_parameter_server_goes_back_to_its_checkpoint_directory(undisturbed, tmp_path):
     kill = Killer(parameter_server)
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
@@ -155,6 +165,18 @@ def test_a_kill_where_rows_are_replicated(victim, tmp_path):
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     result = interrupted_run(options, Killer(victim), **keep, out=tmp_path)
     assert any(result["bytes"]["reduced"])
+    assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
+
+
+@pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
+def test_a_kill_where_sums_are_made_at_the_servers(victim, tmp_path):
+    """A sum that lacks a gradient is never made; the gradients of the epoch before are none of the next one's."""
+    options = replace(OPTIONS, dense_sum="server", model="tests.support.running_model:Net")
+    expected = training.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
+    keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    kill = Killer(victim)
+    result = interrupted_run(options, kill, **keep, out=tmp_path)
+    assert kill.killed is not None
     assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
 
 

@@ -26,6 +26,7 @@ from esd.services.runtime.threads import named_threads
 from esd.worker.core.cache_book import CacheBook
 from esd.worker.service.caller import Caller
 from esd.worker.service.checkpoint import WorkerCheckpoints
+from esd.worker.service.dense_sums import Meeting, join_sums
 from esd.worker.service.inbox import Inbox
 from esd.worker.service.link import Link
 from esd.worker.service.parameter_servers import ParameterServers
@@ -35,8 +36,9 @@ from esd.worker.service.settings import WorkerSettings
 from esd.worker.service.table_mover import TableMover
 from esd.worker.service.training_loop import TrainingLoop
 from esd.worker.service.transfers import IterationTransfers, RowMover
-from esd.worker.training.all_reduce import DenseReducer, GroupStore, join_group
+from esd.worker.training.all_reduce import GroupStore
 from esd.worker.training.dense import DenseParameters
+from esd.worker.training.reducer import DenseReducer
 from esd.worker.training.rows import row_caches
 from esd.worker.training.step import Step, Steps
 
@@ -132,7 +134,7 @@ class WorkerEpoch:
         ):
             await servers.create_tables(membership.claimant)
             await peers.meet()
-            self._reducer = await self._join_group(membership)
+            self._reducer = await self._join_sums(membership, servers)
             caches = await run_in(caller, partial(row_caches, job.tables, slots, device, gathers=job.sync.keeps_copies))
             dense = await run_in(caller, self._training.model_of, job, self._reducer, device)
             steps = Steps(job, caches, dense, device)
@@ -173,21 +175,24 @@ class WorkerEpoch:
         return self._loop.phase if self._loop is not None else WorkerPhase.IDLE
 
     def close(self) -> None:
-        """Leaves the all-reduce group and lets go of the threads, none of which is waited for."""
+        """Leaves the sums and lets go of the threads, none of which is waited for."""
         if self._reducer is not None:
             self._group_thread.submit(self._reducer.close)
         self._group_thread.end()
         self._reading_thread.shutdown(wait=False)
 
-    async def _join_group(self, membership: Membership) -> DenseReducer:
-        device, store = self._training.device, self._group_store(membership)
-
-        def join() -> DenseReducer:
-            if device.type == "cuda":
-                torch.cuda.set_device(device)
-            return join_group(membership, store, self._host, device.type, self._settings.peer_timeout)
-
-        return await asyncio.wrap_future(self._group_thread.submit(join))
+    async def _join_sums(self, membership: Membership, servers: ParameterServers) -> DenseReducer:
+        return await join_sums(
+            Meeting(
+                membership,
+                servers,
+                self._group_store(membership),
+                self._host,
+                self._training.device,
+                self._settings.peer_timeout,
+                self._group_thread,
+            )
+        )
 
     @asynccontextmanager
     async def _peers_of(self, membership: Membership, link: Link) -> AsyncIterator[Peers]:

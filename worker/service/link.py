@@ -70,9 +70,9 @@ class Link(Traffic):
 
 
 class TrafficBeside(Traffic):
-    """Messages to other workers, which share the link with the pushes to parameter servers.
+    """Messages to other workers, and sums over them, which share the link with the pushes to parameter servers.
 
-    The time of their answer depends on the receiver: on its link, and on whether it has its plan. So they are measured
+    The time of their answer depends on other workers: on a link, and on whether a plan is there. So they are measured
     until they have left where this worker shapes its link, and otherwise only while pushes are measured.
 
     Args:
@@ -82,6 +82,10 @@ class TrafficBeside(Traffic):
     def __init__(self, link: Link) -> None:
         self.chunk_bytes = link.chunk_bytes
         self._link = link
+
+    def down(self, size: int) -> float:
+        """Accounts for `size` bytes that arrive; returns the seconds until they may have arrived."""
+        return self._link.down(size)
 
     async def send(self, size: int) -> None:
         """Returns when a message of `size` bytes may have been sent."""

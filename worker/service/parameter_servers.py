@@ -8,13 +8,15 @@ from typing import TypeVar
 from esd.services.clients.checkpoints import CheckpointClient
 from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.clients.rows import RowClient
+from esd.services.clients.sums import SumClient
 from esd.services.domain.errors import StorageUnwritable, Unavailable
 from esd.services.domain.jobs import JobSpec
+from esd.services.domain.sum_pieces import SumMember
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.retry import repeated
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.tasks import all_of
-from esd.worker.service.link import Link
+from esd.worker.service.link import Link, TrafficBeside
 from esd.worker.service.settings import WorkerSettings
 
 T = TypeVar("T")
@@ -41,6 +43,8 @@ class ParameterServers:
         self._epoch = epoch
         self._patience = settings.retry_timeout
         self._storage_patience = settings.storage_timeout
+        self._link = link
+        self._sums: SumClient | None = None
         credentials = Credentials.read(settings)
         self._connections = [
             ParameterServerConnection(
@@ -60,7 +64,9 @@ class ParameterServers:
         self.tables = tuple(RowClient(self._connections, table, self._with_room) for table in job.tables)
 
     async def aclose(self) -> None:
-        """Closes all channels."""
+        """Ends the sums, and closes all channels."""
+        if self._sums is not None:
+            await self._sums.close()
         await all_of(server.close() for server in self._connections)
 
     async def create_tables(self, claimant: bytes = b"") -> None:
@@ -71,6 +77,22 @@ class ParameterServers:
         """
         for table in self.tables:
             await table.create(claimant)
+
+    async def join_sums(self, members: WorkerSet, patience: float) -> SumClient:
+        """Opens the streams on which the servers sum vectors over all members; returns when all have come.
+
+        Args:
+            members: the slots that train in the epoch.
+            patience: seconds to wait for the others, here and in every sum.
+
+        Raises:
+            DeadlineExceeded: not all members came in time.
+            Unavailable: a server, or a member, is away for too long.
+        """
+        member = SumMember(self.tables[0].table.name, self._epoch, self._worker, members, patience)
+        self._sums = SumClient(self._connections, member, TrafficBeside(self._link))
+        await self._sums.join(self._patience)
+        return self._sums
 
     async def put_dense(self, data: bytes) -> None:
         """Stores the dense parameters, a whole .npz file, with the first table at the first server."""

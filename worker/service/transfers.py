@@ -10,7 +10,6 @@ from esd.services.clients.frame import Frame
 from esd.services.domain.ids import parts_of_tables
 from esd.services.domain.plans import FlushPlan, IterationPlan, Membership, Transfers
 from esd.services.domain.reports import TransferCounts
-from esd.services.domain.sync.replicated import ring_bytes
 from esd.services.runtime.tasks import all_of
 from esd.worker.service.inbox import Arrival
 from esd.worker.service.parameter_servers import ParameterServers
@@ -61,14 +60,14 @@ class RowMover:
         yield from zip(self.tables, rows.by_table(len(self.tables)), strict=True)
 
     def reduced_bytes(self, floats: int) -> int:
-        """Returns the bytes that this worker sends to sum `floats` values of gradients of replicated rows in a ring."""
-        return ring_bytes(floats, len(self._membership.members))
+        """Returns the bytes that this worker sends to sum `floats` values of gradients of replicated rows."""
+        return self._membership.job.dense_sum.sent_bytes(floats, len(self._membership.members))
 
     async def forget(self, plan: IterationPlan) -> None:
         """Has the parameter servers remove the plan's forgotten rows, if this worker leads.
 
         The caller has trained the plan. All pushes of these rows belong to earlier plans, and every worker waits for
-        the pushes of a plan before it takes part in the next all-reduce, so none of them is on its way any more.
+        the pushes of a plan before it takes part in the next sum, so none of them is on its way any more.
         """
         if not (self._membership.leads and len(plan.forgotten)):
             return

@@ -1,4 +1,4 @@
-"""The all-reduce of gradients over the workers of an epoch, and the forming of their group."""
+"""The all-reduce of gradients over the workers of an epoch (`--dense all-reduce`), and the forming of their group."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from typing import Any, Protocol, cast
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroupGloo, Store  # type: ignore[attr-defined] # re-exported
 
+from esd.services.domain.dense_sums import AllReduce
 from esd.services.domain.errors import DeadlineExceeded, Unavailable
 from esd.services.domain.plans import Membership
+from esd.services.runtime import metrics
 from esd.services.runtime.threads import batch_threads
 
 _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - these are refused here
 
 _LOOK_UP = timedelta(seconds=0.25)
+
+_SENT, _RECEIVED = (metrics.DENSE_BYTES.labels(AllReduce.name, operation) for operation in ("sent", "received"))
 
 _log = logging.getLogger(__name__)
 
@@ -30,20 +34,17 @@ class AllReduceGroup(Protocol):
         """Starts to sum each tensor over the group, in place, and returns an object to wait for."""
 
 
-class DenseReducer:
-    """Sums gradients over the workers of one epoch, which all start the same pieces in the same order.
-
-    The pieces are gradients of dense parameters and of replicated rows, and changes of buffers.
+class RingReducer:
+    """Sums gradients over the workers of one epoch, which send to each other.
 
     Args:
-        group: the group of these workers; None for a single worker.
-
-    Attributes:
-        waiting: whether this worker is in `wait`, which ends when all workers have come.
+        group: the group of these workers.
+        workers: their number.
     """
 
-    def __init__(self, group: AllReduceGroup | None) -> None:
-        self._group = group
+    def __init__(self, group: AllReduceGroup, workers: int) -> None:
+        self._group: AllReduceGroup | None = group
+        self._share = 2 * (workers - 1) / workers  # of a piece's bytes, which each worker sends and receives
         # gloo cannot abort a sum, so the thread that waits checks now and then whether it has left meanwhile. The wait
         # of nccl does not block.
         self._looks_up = isinstance(group, ProcessGroupGloo)
@@ -52,23 +53,20 @@ class DenseReducer:
         self._leaving = Lock()
         self.waiting = False
 
-    def start(self, gradients: Tensor) -> None:
-        """Begins to replace a flat piece of the gradients by its sum over all workers, bit-identical on each of them.
+    def begin(self, iteration: int) -> None:
+        """See DenseReducer."""
 
-        Raises:
-            Unavailable: a worker is lost, or this one has left.
-        """
+    def start(self, gradients: Tensor, *, zeros: bool = False) -> None:  # noqa: ARG002 - a ring sends zeros, too
+        """See DenseReducer."""
         with self._leaving, _losses_named():
             self._check_member()
             if self._group is not None:
                 self._running.append(self._group.allreduce([gradients]))
+                for counter in (_SENT, _RECEIVED):
+                    counter.inc(self._share * gradients.nbytes)
 
     def wait(self) -> None:
-        """Returns when every started piece is summed.
-
-        Raises:
-            Unavailable: a worker is lost or late, or this one has left.
-        """
+        """See DenseReducer."""
         running, self._running = self._running, []
         self.waiting = bool(running)
         try:
@@ -79,11 +77,7 @@ class DenseReducer:
             self.waiting = False
 
     def close(self) -> None:
-        """Leaves the group. Its connections close, so the other workers stop waiting for this one.
-
-        The thread that trains stops waiting, too. The call itself returns when the last sum has failed, which may take
-        as long as the group's timeout, so it belongs in a thread that the end of the process does not wait for.
-        """
+        """See DenseReducer. It returns when the last sum has failed, which may take as long as the group's timeout."""
         with self._leaving:
             self._left = True
             group, self._group = self._group, None
@@ -145,7 +139,7 @@ class GroupStore(Store):
             self._get(key)
 
 
-def join_group(membership: Membership, store: GroupStore, host: str, device: str, timeout: float) -> DenseReducer:
+def join_group(membership: Membership, store: GroupStore, host: str, device: str, timeout: float) -> RingReducer:
     """Meets the other workers of an epoch; returns when all have come.
 
     Args:
@@ -161,11 +155,9 @@ def join_group(membership: Membership, store: GroupStore, host: str, device: str
         StaleEpoch: the epoch is over.
     """
     workers, rank = len(membership.members), membership.rank
-    if workers == 1:
-        return DenseReducer(None)
     try:
         # A separate group, not torch's default one: the group of the epoch before may not have ended yet.
-        return DenseReducer(_open_group(device, store, rank, workers, host, timedelta(seconds=timeout)))
+        return RingReducer(_open_group(device, store, rank, workers, host, timedelta(seconds=timeout)), workers)
     except (RuntimeError, DeadlineExceeded) as error:
         raise Unavailable(
             f"the {workers} workers of epoch {membership.epoch} did not all meet within {timeout:g} s "

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esd.services.domain.errors import FailedPrecondition
-from esd.worker.training.all_reduce import DenseReducer
 from esd.worker.training.gradient_buckets import GradientBuckets
+from esd.worker.training.reducer import DenseReducer
 from esd.worker.training.shared_buffers import SharedBuffers
 
 

@@ -20,8 +20,8 @@ from esd.services.domain.plans import IterationPlan
 from esd.services.domain.tables import TableSpec
 from esd.worker.core.cache_book import CacheBook
 from esd.worker.models import build_model
-from esd.worker.training.all_reduce import DenseReducer
 from esd.worker.training.device import prepare_device
+from esd.worker.training.reducer import Alone
 from esd.worker.training.rows import RowCache
 from esd.worker.training.trainer import Trainer
 
@@ -80,7 +80,7 @@ def _train(job: JobSpec, plans: Sequence[IterationPlan], device: torch.device) -
     _forget_peak(device)
     slots = _slots(job, plans)
     caches = [RowCache(each, table.row_width, device) for each, table in zip(slots, job.tables, strict=True)]
-    trainer = Trainer(job, caches, DenseReducer(None), device)
+    trainer = Trainer(job, caches, Alone(), device)
     seconds = []
     for plan in plans:
         for cache, pulls in zip(caches, plan.pulls.by_table(len(caches)), strict=True):

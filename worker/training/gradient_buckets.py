@@ -1,4 +1,4 @@
-"""The gradients of the dense parameters, and their all-reduce, which begins during the backward pass."""
+"""The gradients of the dense parameters, and their sum, which begins during the backward pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.reducer import DenseReducer
 
 _BUCKET_BYTES = 1 << 20  # least size of a bucket, because each costs half a millisecond of processor time
 
@@ -45,6 +45,7 @@ class GradientBuckets:
         self._buckets = _runs_from_the_end(sizes)
         self._sums = [self.flat[sum(sizes[: run.start]) : sum(sizes[: run.stop])] for run in self._buckets]
         self._missing = [set(run) for run in self._buckets]
+        self._zeros = [True] * len(self._buckets)  # whether no gradient of the bucket has arrived
         self._started = 0
         self._hooks: list[Any] = []
         for bucket, run in enumerate(self._buckets):
@@ -74,6 +75,7 @@ class GradientBuckets:
         self.start()
         self._reducer.wait()
         self._missing = [set(run) for run in self._buckets]
+        self._zeros = [True] * len(self._buckets)
         self._started = 0
 
     def close(self) -> None:
@@ -87,13 +89,14 @@ class GradientBuckets:
         self.places[at].copy_(parameter.grad)
         parameter.grad = None
         self._missing[bucket].discard(at)
+        self._zeros[bucket] = False
         if not self._missing[bucket]:
             self._start_whole()
 
     def _start_whole(self) -> None:
         """Starts the complete buckets, in order, up to the first incomplete one."""
         while self._started < len(self._buckets) and not self._missing[self._started]:
-            self._reducer.start(self._sums[self._started])
+            self._reducer.start(self._sums[self._started], zeros=self._zeros[self._started])
             self._started += 1
 
 

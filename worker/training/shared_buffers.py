@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from esd.worker.models.buffers import BufferRule, Buffers, rules_of
-from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.reducer import DenseReducer
 
 
 class SharedBuffers:
@@ -43,18 +43,19 @@ class SharedBuffers:
         self._forward.close()
         self._changes = {name: self._after[name] - values for name, values in self._buffers.values.items()}
 
-    def start(self, *, leads: bool) -> None:
+    def start(self, *, leads: bool, zeros: bool = False) -> None:
         """Begins to sum the changes of all workers in this iteration; `reducer.wait` ends the sum.
 
         Args:
             leads: whether this worker trained the first sample of the batch.
+            zeros: whether this worker has no samples.
 
         Raises:
             Unavailable: another worker is lost.
         """
         for dtype, names in self._by_dtype.items():
             self._sums[dtype] = torch.cat([self._change(name, leads=leads).reshape(-1) for name in names])
-            self._reducer.start(self._sums[dtype])
+            self._reducer.start(self._sums[dtype], zeros=zeros)
 
     def finish(self) -> None:
         """Adds the summed changes to the buffers."""

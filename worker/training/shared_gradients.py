@@ -8,7 +8,7 @@ import torch
 
 from esd.services.domain.plans import UsedRows
 from esd.services.domain.tables import TableSpec
-from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.reducer import DenseReducer
 
 
 class SharedGradients:
@@ -38,11 +38,15 @@ class SharedGradients:
         """Number of values to sum."""
         return len(self._flat)
 
-    def start(self, reducer: DenseReducer) -> None:
+    def start(self, reducer: DenseReducer, *, zeros: bool = False) -> None:
         """Begins the sum, unless it is empty; `reducer.wait` ends it.
+
+        Args:
+            reducer: sums over the workers of the epoch.
+            zeros: whether this worker has no samples.
 
         Raises:
             Unavailable: a worker is lost.
         """
         if self.floats:
-            reducer.start(self._flat)
+            reducer.start(self._flat, zeros=zeros)

@@ -34,7 +34,7 @@ class StepResult:
         label_loss_sums: of several labels, the same of each; with one label none.
         score_bins: uint16 [m, L], floor(65536 * predicted probability).
         compute: seconds of the forward and backward pass.
-        all_reduce: seconds in the all-reduce, waiting for other workers included.
+        all_reduce: seconds in the sums over all workers, waiting for other workers included.
         update: seconds in the optimizers.
         reduced_floats: how many values were summed for replicated rows.
     """
@@ -112,6 +112,7 @@ class Step:
         self.dense = torch.tensor(plan.dense, device=device)
         self.labels = torch.tensor(plan.labels, device=device)
         self.weights = None if plan.weights is None else torch.tensor(plan.weights, device=device)
+        dense.reducer.begin(plan.iteration)
         dense.buffers.keep()
 
     def __len__(self) -> int:
@@ -263,8 +264,8 @@ class Step:
     def _sum(self) -> None:
         """Sums the gradients and buffers that all workers share. Every worker starts the sums in this order."""
         self._parameters.start()
-        self._shared.start(self._parameters.reducer)
-        self._parameters.buffers.start(leads=0 in self.positions)
+        self._shared.start(self._parameters.reducer, zeros=not len(self))
+        self._parameters.buffers.start(leads=0 in self.positions, zeros=not len(self))
         self._parameters.wait()  # for all of them
         self._parameters.buffers.finish()
 

@@ -13,9 +13,9 @@ from esd.services.domain.plans import IterationPlan
 from esd.worker.models import build_model
 from esd.worker.models.model import Batch, Model
 from esd.worker.models.own import failures_named
-from esd.worker.training.all_reduce import DenseReducer
 from esd.worker.training.dense import DenseParameters
 from esd.worker.training.optimizers import JobOptimizer
+from esd.worker.training.reducer import DenseReducer
 from esd.worker.training.rows import RowCache
 from esd.worker.training.step import Step, StepResult, Steps
 

@@ -13,7 +13,6 @@ from esd.native import engine
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.sync import Sync
-from esd.services.domain.sync.replicated import ring_bytes
 
 if TYPE_CHECKING:
     from esd.native.engine import IterationColumns, Way
@@ -37,12 +36,12 @@ class ReplicatedPlanning(SyncPlanning):
         )
 
     def reduced_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
-        """Returns the bytes that each worker sends to the next to sum their gradients, int64 [n]."""
+        """Returns the bytes that each worker sends to sum their gradients with all others, int64 [n]."""
         rows = zip(columns.figures.tolist(), self.job.tables, strict=True)
         floats = sum(count * table.dimension for count, table in rows)
         members = self.context.members
         reduced = super().reduced_bytes(columns)
-        reduced[list(members)] = ring_bytes(floats, len(members))
+        reduced[list(members)] = self.job.dense_sum.sent_bytes(floats, len(members))
         return reduced
 
 

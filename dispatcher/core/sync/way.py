@@ -73,7 +73,7 @@ class SyncPlanning:
         """Records the planned bytes of an iteration."""
 
     def reduced_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:  # noqa: ARG002
-        """Returns the bytes that each worker sends to the next to sum gradients with all others, int64 [n]."""
+        """Returns the bytes that each worker sends to sum gradients with all others, int64 [n]."""
         return np.zeros(self.job.workers, np.int64)
 
     def direct(self, columns: IterationColumns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # noqa: ARG002

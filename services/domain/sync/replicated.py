@@ -29,8 +29,3 @@ class Replicated(Sync):
     def pinned_rows(self) -> int:
         """The replicated rows, which leave no cache."""
         return self.rows
-
-
-def ring_bytes(floats: int, workers: int) -> int:
-    """Returns the bytes that each of n workers sends to the next to sum float32 values over all workers in a ring."""
-    return 2 * 4 * floats * (workers - 1) // workers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import signal
 import socket
 from contextlib import suppress
@@ -15,6 +16,7 @@ import pytest
 
 from esd.dispatcher.core.planner import Planner
 from esd.protos import worker_pb2, worker_pb2_grpc
+from esd.services.domain.dense_sums import AllReduce, ServerSum
 from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound, StaleVersion, Unavailable
 from esd.services.domain.parcels import Parcel
 from esd.services.domain.plans import IterationPlan
@@ -194,8 +196,11 @@ async def test_a_job_without_its_parameter_server_is_given_up_within_the_retry_t
             await run_worker_job(address, retry_timeout=1)
 
 
-async def test_a_worker_listens_where_it_is_told_and_nowhere_else(start_servers, start_worker, serve_scripts):
-    job = small_job(await start_servers(1), 2, OptimizerSpec())
+@pytest.mark.parametrize(("way", "sockets"), [(AllReduce(), 2), (ServerSum(), 1)])
+async def test_a_worker_listens_where_it_is_told_and_nowhere_else(
+    start_servers, start_worker, serve_scripts, way, sockets
+):
+    job = replace(small_job(await start_servers(1), 2, OptimizerSpec()), dense_sum=way)
     dispatcher, address = await serve_scripts(job, [plans[:1] for plans in plans_of(job, 1)])
     settings = {"ESD_WORKER_LISTEN": "127.0.0.1:0", "ESD_WORKER_METRICS_PORT": "none"}
     workers = await asyncio.gather(*(start_worker(address, name, **settings) for name in ("a", "b")))
@@ -204,7 +209,7 @@ async def test_a_worker_listens_where_it_is_told_and_nowhere_else(start_servers,
         listening = listening_addresses(worker.process.pid)
         assert f"127.0.0.1:{worker.address.rpartition(':')[2]}" in listening
         assert all(each.startswith("127.0.0.1:") for each in listening), listening
-        assert len(listening) == 2, "the service and the all-reduce's own connections"
+        assert len(listening) == sockets, "the service, and the connections of the all-reduce"
 
 
 def listening_addresses(pid: int) -> set[str]:
@@ -232,9 +237,10 @@ def listening_addresses(pid: int) -> set[str]:
     return found
 
 
+@pytest.mark.parametrize("way", [AllReduce(), ServerSum()], ids=str)
 @pytest.mark.parametrize("loss", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-async def test_a_lost_peer_ends_the_others(start_servers, start_worker, serve_scripts, loss):
-    job = small_job(await start_servers(1), 2, OptimizerSpec())
+async def test_a_lost_peer_ends_the_others(start_servers, start_worker, serve_scripts, loss, way):
+    job = replace(small_job(await start_servers(1), 2, OptimizerSpec()), dense_sum=way)
     first_script, second_script = plans_of(job, 3)
     # Behind the first iteration only the first worker gets a plan, so it waits for the second one's part.
     dispatcher, address = await serve_scripts(job, [first_script, second_script[:1]])
@@ -249,7 +255,8 @@ async def test_a_lost_peer_ends_the_others(start_servers, start_worker, serve_sc
     error = stderr.splitlines()[-1]
     assert code == 1
     assert error.startswith("error: ")
-    assert "another worker is lost" in error or "version" in error
+    named = "another worker is lost" in error or re.search("worker slot . has (left|not sent)", error)
+    assert named or "version" in error, error
 
 
 async def test_a_worker_describes_itself_and_ends_on_a_signal(start_servers, start_process, serve_scripts):

@@ -13,7 +13,7 @@ from esd.worker import models
 from esd.worker.models import build_model
 from esd.worker.models.inputs import join
 from esd.worker.models.model import Model
-from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.reducer import Alone
 from esd.worker.training.shared_buffers import SharedBuffers
 
 
@@ -112,7 +112,7 @@ def test_a_model_is_as_it_was_after_its_trial(build) -> None:
 def test_an_iteration_changes_them_when_all_agree(build, leads) -> None:
     model = build(GOOD, add_up)
     total = model.total
-    shared = SharedBuffers(model, DenseReducer(None))
+    shared = SharedBuffers(model, Alone())
     inputs = {str(at): torch.ones(3, 5) for at in range(4)}
     for iteration in range(2):
         shared.keep()
@@ -128,7 +128,7 @@ def test_an_iteration_changes_them_when_all_agree(build, leads) -> None:
 
 def test_a_worker_without_samples_changes_nothing(build) -> None:
     model = build(GOOD, add_up)
-    shared = SharedBuffers(model, DenseReducer(None))
+    shared = SharedBuffers(model, Alone())
     shared.keep()
     shared.restore()
     shared.start(leads=False)
@@ -139,7 +139,7 @@ def test_a_worker_without_samples_changes_nothing(build) -> None:
 def test_an_iteration_that_is_never_summed_leaves_them(build) -> None:
     """As when another worker is lost meanwhile."""
     model = build(GOOD, add_up)
-    shared = SharedBuffers(model, DenseReducer(None))
+    shared = SharedBuffers(model, Alone())
     shared.keep()
     model({str(at): torch.ones(3, 5) for at in range(4)}, torch.ones(3, 3))
     shared.restore()

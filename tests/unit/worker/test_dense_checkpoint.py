@@ -7,13 +7,13 @@ import torch
 
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
-from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.reducer import Alone
 from esd.worker.training.trainer import model_of_job
 
 
 def dense_of(make_job, kind, **changes):
     job = make_job(optimizer=OptimizerSpec(kind, 0.01), **changes)
-    return model_of_job(job, DenseReducer(None), torch.device("cpu"))
+    return model_of_job(job, Alone(), torch.device("cpu"))
 
 
 def train(dense, steps, seed):

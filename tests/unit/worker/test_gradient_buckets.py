@@ -11,7 +11,7 @@ from torch import nn
 from torch.distributed import HashStore, ProcessGroupGloo
 
 from esd.worker.training import gradient_buckets
-from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.all_reduce import RingReducer
 from esd.worker.training.gradient_buckets import GradientBuckets
 
 
@@ -49,7 +49,7 @@ class Recorder:
 
 def test_a_bucket_starts_while_the_layers_before_it_are_to_come():
     model, recorder, seen = Layers(), Recorder(), []
-    buckets = GradientBuckets(list(model.parameters()), DenseReducer(recorder))
+    buckets = GradientBuckets(list(model.parameters()), RingReducer(recorder, 2))
     model.layers[0].weight.register_hook(lambda _: seen.append(list(recorder.sizes)))
     model(torch.ones(2, 6)).backward()
     assert seen == [[42, 42]]
@@ -62,7 +62,9 @@ def test_a_bucket_starts_while_the_layers_before_it_are_to_come():
 def test_the_order_is_the_same_when_gradients_are_missing(skip):
     model, recorder = Layers(), Recorder()
     parameters = list(model.parameters())
-    buckets = GradientBuckets([*parameters[:2], nn.Parameter(torch.zeros(7)), *parameters[2:]], DenseReducer(recorder))
+    buckets = GradientBuckets(
+        [*parameters[:2], nn.Parameter(torch.zeros(7)), *parameters[2:]], RingReducer(recorder, 2)
+    )
     for _ in range(2):  # what is missing leaves nothing behind
         recorder.sizes.clear()
         buckets.flat.fill_(5.0)
@@ -77,7 +79,7 @@ def test_the_order_is_the_same_when_gradients_are_missing(skip):
 
 def test_a_model_without_parameters_sums_nothing():
     recorder = Recorder()
-    GradientBuckets([], DenseReducer(recorder)).wait()
+    GradientBuckets([], RingReducer(recorder, 2)).wait()
     assert recorder.sizes == []
 
 
@@ -93,7 +95,7 @@ def test_the_sums_are_the_same_bits_on_every_worker():
         mine = Layers()
         mine.load_state_dict(model.state_dict())
         group = ProcessGroupGloo(store, rank, workers, timedelta(seconds=60))
-        buckets = GradientBuckets(list(mine.parameters()), DenseReducer(group))
+        buckets = GradientBuckets(list(mine.parameters()), RingReducer(group, workers))
         for _ in range(2):
             if len(parts[rank]):
                 mine(parts[rank]).backward()

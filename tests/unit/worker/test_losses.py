@@ -16,7 +16,7 @@ from esd.worker import models
 from esd.worker.models import build_model
 from esd.worker.models.losses import LOSSES
 from esd.worker.models.model import Batch, Model
-from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.reducer import Alone
 from esd.worker.training.rows import RowCache
 from esd.worker.training.trainer import Trainer
 
@@ -100,7 +100,7 @@ def gaussian(make_job, monkeypatch):
 
 def test_a_model_with_a_loss_of_its_own_is_trained_on_it(gaussian, plans):
     cache = RowCache(4, gaussian.table.row_width, torch.device("cpu"))
-    trainer = Trainer(gaussian, [cache], DenseReducer(None), torch.device("cpu"))
+    trainer = Trainer(gaussian, [cache], Alone(), torch.device("cpu"))
     labels = np.array([0.5, -3.0], np.float32)
     plan = replace(
         plans.plan(0, train=[(x, x, 0, 1) for x in range(4)]),

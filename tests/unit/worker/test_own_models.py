@@ -21,9 +21,9 @@ from esd.worker.models import build_model
 from esd.worker.models.inputs import StackedEmbeddings, join, stack
 from esd.worker.models.layers import mlp
 from esd.worker.models.model import Model
-from esd.worker.training.all_reduce import DenseReducer
 from esd.worker.training.dense import DenseParameters
 from esd.worker.training.optimizers import JobOptimizer
+from esd.worker.training.reducer import Alone
 
 
 class Own(Model):
@@ -123,7 +123,7 @@ def test_what_layers_share_is_trained_once_and_kept_under_all_its_names(build):
 
 def dense_of(model):
     spec = ModelSpec("own", (), OptimizerSpec(OptimizerKind.ADAM, 0.01))
-    return DenseParameters(model, DenseReducer(None), lambda buckets: JobOptimizer(buckets, spec, lambda _: 0.01))
+    return DenseParameters(model, Alone(), lambda buckets: JobOptimizer(buckets, spec, lambda _: 0.01))
 
 
 def test_buffers_are_saved_loaded_and_exported(build):

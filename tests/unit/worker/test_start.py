@@ -13,7 +13,7 @@ import torch
 from esd.services.domain.jobs import ModelSpec
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 import esd.worker.service.app
-from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.reducer import Alone
 from esd.worker.training.dense import DenseParameters
 from esd.worker.training.optimizers import JobOptimizer
 from esd.worker.training.device import prepare_device
@@ -22,7 +22,7 @@ device = prepare_device("cpu", 1)
 for kind in OptimizerKind:
     model = torch.nn.Linear(3, 1).to(device)
     spec = ModelSpec("own", (), OptimizerSpec(kind))
-    dense = DenseParameters(model, DenseReducer(None), lambda buckets: JobOptimizer(buckets, spec, lambda _: 0.1))
+    dense = DenseParameters(model, Alone(), lambda buckets: JobOptimizer(buckets, spec, lambda _: 0.1))
     model(torch.ones(2, 3)).sum().backward()
     dense.wait()
     dense.step(0)

@@ -12,7 +12,8 @@ from torch import nn
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from esd.session import OwnModel
-from esd.worker.training.all_reduce import DenseReducer
+from esd.worker.training.all_reduce import RingReducer
+from esd.worker.training.reducer import Alone
 from esd.worker.training.rows import RowCache
 from esd.worker.training.step import Steps
 
@@ -46,7 +47,7 @@ def begin(plans, make_job):
         cache.write(np.arange(ROWS, dtype=np.uint32), np.ones((ROWS, job.table.row_width), np.float32))
         net = Net()
         own = OwnModel(net, torch.optim.SGD(net.parameters(), lr=0.1))
-        dense = own.of_epoch(job, DenseReducer(group), CPU)
+        dense = own.of_epoch(job, Alone() if group is None else RingReducer(group, 2), CPU)
         ids = 4 * samples
         plan = plans.plan(0, train=[(x, x, 0, 0b1) for x in range(ids)])
         plan = replace(

@@ -12,9 +12,9 @@ from torch.nn import functional
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from esd.worker.models import build_model
-from esd.worker.training.all_reduce import DenseReducer
 from esd.worker.training.dense import DenseParameters
 from esd.worker.training.optimizers import JobOptimizer
+from esd.worker.training.reducer import Alone
 from esd.worker.training.rows import RowCache
 from esd.worker.training.trainer import Trainer
 from tests.support.models import POOLED
@@ -49,7 +49,7 @@ def trainer_of(job):
     """A trainer whose cache holds id x in slot IDS - 1 - x."""
     cache = RowCache(IDS, job.table.row_width, CPU)
     cache.write(np.arange(IDS, dtype=np.uint32)[::-1].copy(), initial_rows(job.table.row_width, job.table.dimension))
-    return Trainer(job, [cache], DenseReducer(None), CPU), cache
+    return Trainer(job, [cache], Alone(), CPU), cache
 
 
 def plan_of(plans, iteration, batch, contributors=ALONE):
@@ -115,7 +115,7 @@ def test_weights_decay_and_gradients_are_clipped_as_in_torch(make_job, kind, cli
     reference = deepcopy(model)
     spec, rates = replace(job.model, weight_decay=0.1, clip_norm=clip_norm), (0.1, 0.03, 0.0, 0.2)
     dense = DenseParameters(
-        model, DenseReducer(None), lambda buckets: JobOptimizer(buckets, spec, lambda iteration: rates[iteration])
+        model, Alone(), lambda buckets: JobOptimizer(buckets, spec, lambda iteration: rates[iteration])
     )
     optimizer = {
         OptimizerKind.SGD: lambda: torch.optim.SGD(reference.parameters(), weight_decay=0.1),

@@ -1,0 +1,94 @@
+"""Pieces of the vectors that the workers of an epoch sum at the parameter servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esd.services.domain.worker_set import WorkerSet
+
+PIECE_BYTES = 1 << 16  # of values in one piece: short, so that the first sums return while the last pieces are sent
+
+
+@dataclass(frozen=True, slots=True)
+class SumMember:
+    """A worker that sums, as it introduces itself to a server.
+
+    Attributes:
+        table: the first table of its job.
+        epoch: of the job.
+        slot: of the worker.
+        members: the slots that take part in every sum.
+        patience: seconds that the server waits for the other members.
+    """
+
+    table: str
+    epoch: int
+    slot: int
+    members: WorkerSet
+    patience: float
+
+
+@dataclass(frozen=True, slots=True)
+class PieceName:
+    """The place of a piece: all members send pieces of the same names in the same order.
+
+    Attributes:
+        iteration: of the plan.
+        number: of the sum among those of the iteration, from 0.
+        start: the place of the piece's first value in the vector.
+        length: number of values of the whole vector.
+        dtype: of the values: float32, float64, int32 or int64.
+    """
+
+    iteration: int
+    number: int
+    start: int
+    length: int
+    dtype: np.dtype[Any]
+
+    @property
+    def values(self) -> int:
+        """The number of values in the piece."""
+        return min(piece_values(self.dtype), self.length - self.start)
+
+    @property
+    def size(self) -> int:
+        """The bytes of these values."""
+        return self.values * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        """Returns the name for messages."""
+        return (
+            f"values {self.start} to {self.start + self.values - 1} of {self.length} {self.dtype} of sum {self.number} "
+            f"in iteration {self.iteration}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SumPiece:
+    """A piece of a member's vector, or of the sum.
+
+    Attributes:
+        name: its place.
+        values: [name.values], of the name's dtype; None: all are zeros, which are not sent.
+    """
+
+    name: PieceName
+    values: NDArray[Any] | None
+
+
+def piece_values(dtype: np.dtype[Any]) -> int:
+    """Returns the number of values of a whole piece."""
+    return PIECE_BYTES // dtype.itemsize
+
+
+def pieces_of_shard(iteration: int, number: int, vector: NDArray[Any], shard: int, shards: int) -> Iterator[PieceName]:
+    """Yields the pieces of a vector that one server sums: every `shards`-th, from the shard's number on."""
+    step = piece_values(vector.dtype)
+    for start in range(shard * step, len(vector), shards * step):
+        yield PieceName(iteration, number, start, len(vector), vector.dtype)

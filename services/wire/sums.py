@@ -1,0 +1,122 @@
+"""Messages of sums at the parameter servers (protos/ps.proto, Sum)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esd.protos import common_pb2, ps_pb2
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.sum_pieces import PIECE_BYTES, PieceName, SumMember, SumPiece, piece_values
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.wire.arrays import decode_array, encode_array
+from esd.services.wire.messages import parse
+
+MAX_MESSAGE_BYTES = PIECE_BYTES + 4096
+JOINED = ps_pb2.SumResponse().SerializeToString()  # the first message of a server
+
+_MOST_WORKERS = 64
+_TYPES: dict[np.dtype[Any], ps_pb2.SumType] = {
+    np.dtype(np.float32): ps_pb2.SUM_TYPE_FLOAT32,
+    np.dtype(np.float64): ps_pb2.SUM_TYPE_FLOAT64,
+    np.dtype(np.int32): ps_pb2.SUM_TYPE_INT32,
+    np.dtype(np.int64): ps_pb2.SUM_TYPE_INT64,
+}
+_DTYPES = {number: dtype for dtype, number in _TYPES.items()} | {ps_pb2.SUM_TYPE_UNSPECIFIED: np.dtype(np.float32)}
+
+
+def encode_member(member: SumMember) -> bytes:
+    """Encodes the first message of a worker."""
+    message = ps_pb2.SumMember(
+        table=member.table,
+        epoch=member.epoch,
+        worker=member.slot,
+        members=member.members.mask,
+        wait_ms=round(1000 * member.patience),
+    )
+    return ps_pb2.SumRequest(member=message).SerializeToString()
+
+
+def decode_member(data: bytes) -> SumMember:
+    """Decodes the first message of a worker.
+
+    Raises:
+        InvalidArgument: the message introduces no worker, or a worker that is not among the members.
+    """
+    message = _request(data)
+    if message.WhichOneof("body") != "member":
+        raise InvalidArgument("the first message of a stream of sums names its group, and this one does not")
+    member, members = message.member, WorkerSet(message.member.members)
+    if member.worker >= _MOST_WORKERS or member.worker not in members:
+        raise InvalidArgument(f"worker slot {member.worker} is not one of the members, {members}")
+    return SumMember(member.table, member.epoch, member.worker, members, member.wait_ms / 1000)
+
+
+def encode_piece(piece: SumPiece) -> bytes:
+    """Encodes a later message of a worker."""
+    return ps_pb2.SumRequest(piece=_piece(piece)).SerializeToString()
+
+
+def decode_piece(data: bytes) -> SumPiece:
+    """Decodes a later message of a worker.
+
+    Raises:
+        InvalidArgument: the message is no piece, or has another number of values than its place needs.
+    """
+    message = _request(data)
+    if message.WhichOneof("body") != "piece":
+        raise InvalidArgument("a message of a stream of sums is no piece of a vector")
+    return _decoded(message.piece)
+
+
+def encode_sum(piece: SumPiece) -> bytes:
+    """Encodes a later message of a server."""
+    return ps_pb2.SumResponse(piece=_piece(piece)).SerializeToString()
+
+
+def encode_end(code: int, reason: str, message: str) -> bytes:
+    """Encodes the refusal that ends a stream."""
+    return ps_pb2.SumResponse(refusal=common_pb2.Refusal(code=code, reason=reason, message=message)).SerializeToString()
+
+
+def decode_sum(data: bytes) -> SumPiece | common_pb2.Refusal:
+    """Decodes a later message of a server. Raises InvalidArgument as `decode_piece` does."""
+    message = parse(ps_pb2.SumResponse, data)
+    return message.refusal if message.WhichOneof("body") == "refusal" else _decoded(message.piece)
+
+
+def _request(data: bytes) -> ps_pb2.SumRequest:
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise InvalidArgument(f"the message has {len(data)} bytes, and at most {MAX_MESSAGE_BYTES} are allowed")
+    return parse(ps_pb2.SumRequest, data)
+
+
+def _piece(piece: SumPiece) -> ps_pb2.SumPiece:
+    name, values = piece.name, piece.values
+    return ps_pb2.SumPiece(
+        iteration=name.iteration,
+        number=name.number,
+        start=name.start,
+        length=name.length,
+        type=_TYPES[name.dtype],
+        values=b"" if values is None else encode_array(values, name.dtype, "piece.values"),
+    )
+
+
+def _decoded(message: ps_pb2.SumPiece) -> SumPiece:
+    dtype = _DTYPES.get(message.type)
+    if dtype is None:
+        raise InvalidArgument(f"piece.type is {message.type}, which names no type of values")
+    if message.start >= message.length or message.start % piece_values(dtype):
+        raise InvalidArgument(
+            f"piece.start is {message.start}, it must be a multiple of {piece_values(dtype)} below the length, "
+            f"{message.length}"
+        )
+    name = PieceName(message.iteration, message.number, message.start, message.length, dtype)
+    data = message.values
+    values: NDArray[np.generic] | None = None
+    if data:
+        values = decode_array(data, dtype, (name.values,), "piece.values").astype(dtype, copy=False)
+    return SumPiece(name, values)

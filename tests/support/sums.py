@@ -1,0 +1,93 @@
+"""One stream of sums with a parameter server, message by message, for a worker that may break the rules."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from esd.protos import common_pb2, ps_pb2
+from esd.services.domain.sum_pieces import SumMember, SumPiece, pieces_of_shard
+from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime.status import domain_errors, error_of
+from esd.services.wire.sums import JOINED, decode_sum, encode_member, encode_piece
+
+METHOD = "/esd.v1.ParameterServer/Sum"
+
+
+def member(slot: int, workers: int = 2, *, table: str = "t", epoch: int = 0, patience: float = 60) -> SumMember:
+    return SumMember(table, epoch, slot, WorkerSet.all_of(workers), patience)
+
+
+class RawSums:
+    """A stream: `send` sends any bytes, or vectors; `read` returns the next sum."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    async def send(self, *messages: bytes) -> None:
+        with domain_errors():
+            for message in messages:
+                await self._call.write(message)
+
+    async def send_vector(self, vector: NDArray[np.float32], iteration: int = 0, number: int = 0) -> None:
+        for name in pieces_of_shard(iteration, number, vector, 0, 1):
+            await self.send(encode_piece(SumPiece(name, vector[name.start : name.start + name.values])))
+
+    async def joined(self) -> None:
+        assert await self._read() == JOINED
+
+    async def read(self) -> SumPiece:
+        found = decode_sum(await self._read())
+        assert isinstance(found, SumPiece), found
+        return found
+
+    async def read_vector(self, length: int) -> NDArray[np.float32]:
+        """The sum of a vector, whose pieces come in order."""
+        parts: list[NDArray[np.float32]] = []
+        while (found := sum(map(len, parts))) < length:
+            piece = await self.read()
+            assert (piece.name.start, piece.name.length) == (found, length)
+            parts.append(np.zeros(piece.name.values, np.float32) if piece.values is None else piece.values)
+        return np.concatenate(parts)
+
+    async def ended(self) -> None:
+        """Reads to the end; raises the error with which the server ends the stream."""
+        with domain_errors():
+            while (data := await self._call.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
+                last = decode_sum(data) if data != JOINED else None
+                if isinstance(last, common_pb2.Refusal):
+                    raise error_of(last.code, last.reason, last.message)
+            assert await self._call.code() is grpc.StatusCode.OK, await self._call.details()
+
+    async def close(self) -> None:
+        await self._call.done_writing()
+
+    async def _read(self) -> bytes:
+        with domain_errors():
+            message: Any = await self._call.read()
+        assert isinstance(message, bytes), "the server has ended the stream"
+        return message
+
+
+@asynccontextmanager
+async def sums(channel: grpc.aio.Channel, introduced: SumMember | None = None) -> AsyncIterator[RawSums]:
+    """Opens a stream, introduces a worker if there is one, and cancels the stream at the end of the block."""
+    opened: Any = channel.stream_stream(METHOD, None, None)
+    call = opened()
+    try:
+        stream = RawSums(call)
+        if introduced is not None:
+            await stream.send(encode_member(introduced))
+        yield stream
+    finally:
+        call.cancel()
+
+
+def piece(**fields: Any) -> bytes:
+    """Any message of a piece."""
+    return ps_pb2.SumRequest(piece=ps_pb2.SumPiece(**fields)).SerializeToString()

@@ -1,0 +1,65 @@
+"""The sums over the workers of an epoch, whatever way makes them (`--dense`)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+
+class DenseReducer(Protocol):
+    """Sums gradients over the workers of one epoch, which all start the same pieces in the same order.
+
+    The pieces are gradients of dense parameters and of replicated rows, and changes of buffers. Each way to sum is one
+    class.
+
+    Attributes:
+        waiting: whether this worker is in `wait`, which ends when all workers have come.
+    """
+
+    waiting: bool
+
+    def begin(self, iteration: int) -> None:
+        """Begins an iteration, whose number errors name."""
+
+    def start(self, gradients: Tensor, *, zeros: bool = False) -> None:
+        """Begins to replace a flat piece of the gradients by its sum over all workers, bit-identical on each of them.
+
+        Args:
+            gradients: [v], contiguous.
+            zeros: whether the caller knows that all values are 0.
+
+        Raises:
+            Unavailable: a worker is lost, or this one has left.
+        """
+
+    def wait(self) -> None:
+        """Returns when every started piece is summed.
+
+        Raises:
+            Unavailable: a worker is lost or late, or this one has left.
+        """
+
+    def close(self) -> None:
+        """Leaves the epoch. The other workers stop waiting for this one, and the thread that trains stops waiting.
+
+        The call may take long, so it belongs in a thread that the end of the process does not wait for.
+        """
+
+
+class Alone:
+    """The sums of a single worker, which are its own gradients."""
+
+    waiting = False
+
+    def begin(self, iteration: int) -> None:
+        """Needs no number."""
+
+    def start(self, gradients: Tensor, *, zeros: bool = False) -> None:
+        """Leaves the gradients as they are."""
+
+    def wait(self) -> None:
+        """Returns at once."""
+
+    def close(self) -> None:
+        """Has nothing to leave."""

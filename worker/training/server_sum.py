@@ -1,0 +1,63 @@
+"""The sums of gradients at the parameter servers (`--dense server`)."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+from torch import Tensor
+
+from esd.services.domain.errors import DeadlineExceeded, StaleEpoch, Unavailable
+
+
+class Sums(Protocol):
+    """Sums vectors with the other workers; `SumClient` does."""
+
+    def start(self, iteration: int, vector: NDArray[Any], *, zeros: bool) -> Future[None]:
+        """Begins to replace a vector by its sum; the result is done when the sum is there."""
+
+    def leave(self) -> None:
+        """Fails all sums."""
+
+
+class ServerReducer:
+    """Sums gradients over the workers of one epoch at the parameter servers.
+
+    Args:
+        sums: of this worker.
+    """
+
+    def __init__(self, sums: Sums) -> None:
+        self.waiting = False
+        self._sums = sums
+        self._iteration = 0
+        self._running: list[tuple[Future[None], Tensor, Tensor]] = []  # with the vector, and its copy on the host
+
+    def begin(self, iteration: int) -> None:
+        """See DenseReducer."""
+        self._iteration = iteration
+
+    def start(self, gradients: Tensor, *, zeros: bool = False) -> None:
+        """See DenseReducer."""
+        on_host = gradients.detach().cpu()  # the same memory unless the device is another
+        done = self._sums.start(self._iteration, on_host.numpy(), zeros=zeros)
+        self._running.append((done, gradients, on_host))
+
+    def wait(self) -> None:
+        """See DenseReducer."""
+        running, self._running = self._running, []
+        self.waiting = bool(running)
+        try:
+            for done, gradients, on_host in running:
+                done.result()
+                if gradients.device != on_host.device:
+                    gradients.copy_(on_host)
+        except (DeadlineExceeded, StaleEpoch) as error:
+            raise Unavailable(f"another worker is late, or the epoch is over: {error}") from error
+        finally:
+            self.waiting = False
+
+    def close(self) -> None:
+        """See DenseReducer."""
+        self._sums.leave()
