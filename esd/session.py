@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,8 +15,10 @@ from esd.worker.service.epoch import Training
 from esd.worker.service.session import WorkerSession
 from esd.worker.service.settings import WorkerSettings
 from esd.worker.training.dense import DenseParameters
+from esd.worker.training.gradient_buckets import GradientBuckets
 from esd.worker.training.optimizers import TorchOptimizer
 from esd.worker.training.reducer import Alone, DenseReducer
+from esd.worker.training.summed_gradients import SummedGradients, gradients_of
 
 
 class Session(WorkerSession):
@@ -112,15 +115,17 @@ class OwnModel:
         self._model = model
         self._optimizer = optimizer
         self.device = next((each.device for each in model.parameters()), torch.device("cpu"))
-        self._present = self._begin(Alone())
+        self._present = self._begin(Alone(), GradientBuckets)
         self._initial = self._present.save()
 
     def of_epoch(self, job: JobSpec, reducer: DenseReducer, device: torch.device) -> DenseParameters:  # noqa: ARG002
         """Returns the model for an epoch: with the values that it had at first."""
         self._present.close()
-        self._present = self._begin(reducer)
+        self._present = self._begin(reducer, gradients_of(job))
         self._present.load(self._initial)
         return self._present
 
-    def _begin(self, reducer: DenseReducer) -> DenseParameters:
-        return DenseParameters(self._model, reducer, partial(TorchOptimizer, optimizer=self._optimizer))
+    def _begin(
+        self, reducer: DenseReducer, gradients: Callable[[Sequence[nn.Parameter], DenseReducer], SummedGradients]
+    ) -> DenseParameters:
+        return DenseParameters(self._model, reducer, partial(TorchOptimizer, optimizer=self._optimizer), gradients)

@@ -340,18 +340,25 @@ class Sync(_message.Message):
     def __init__(self, on_demand: _Optional[_Union[Sync.OnDemand, _Mapping]] = ..., full: _Optional[_Union[Sync.Full, _Mapping]] = ..., write_through: _Optional[_Union[Sync.WriteThrough, _Mapping]] = ..., proactive: _Optional[_Union[Sync.Proactive, _Mapping]] = ..., replicated: _Optional[_Union[Sync.Replicated, _Mapping]] = ..., bounded: _Optional[_Union[Sync.Bounded, _Mapping]] = ..., none: _Optional[_Union[Sync.Uncached, _Mapping]] = ...) -> None: ...
 
 class DenseSum(_message.Message):
-    __slots__ = ("all_reduce", "server")
+    __slots__ = ("all_reduce", "server", "low_rank")
     class AllReduce(_message.Message):
         __slots__ = ()
         def __init__(self) -> None: ...
     class Server(_message.Message):
         __slots__ = ()
         def __init__(self) -> None: ...
+    class LowRank(_message.Message):
+        __slots__ = ("rank",)
+        RANK_FIELD_NUMBER: _ClassVar[int]
+        rank: int
+        def __init__(self, rank: _Optional[int] = ...) -> None: ...
     ALL_REDUCE_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
+    LOW_RANK_FIELD_NUMBER: _ClassVar[int]
     all_reduce: DenseSum.AllReduce
     server: DenseSum.Server
-    def __init__(self, all_reduce: _Optional[_Union[DenseSum.AllReduce, _Mapping]] = ..., server: _Optional[_Union[DenseSum.Server, _Mapping]] = ...) -> None: ...
+    low_rank: DenseSum.LowRank
+    def __init__(self, all_reduce: _Optional[_Union[DenseSum.AllReduce, _Mapping]] = ..., server: _Optional[_Union[DenseSum.Server, _Mapping]] = ..., low_rank: _Optional[_Union[DenseSum.LowRank, _Mapping]] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")

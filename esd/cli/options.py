@@ -177,7 +177,8 @@ DenseSumOption = Annotated[
     typer.Option(
         "--dense",
         help="How dense gradients are summed over the workers: in a ring of the workers (all-reduce), or at the "
-        "parameter server, to which each sends them once (server).",
+        "parameter server, to which each sends them once "
+        "(server), or sends factors of rank R, which makes another model (low-rank:R).",
         rich_help_panel=TRAINING,
     ),
 ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from esd.services.domain.errors import InvalidArgument
+
+MAX_RANK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +33,13 @@ class DenseSum:
         """Returns the bytes that one of n workers sends, and receives, to sum float32 values over all of them."""
         raise NotImplementedError
 
+    def dense_floats(self, shapes: Iterable[tuple[int, ...]]) -> int:
+        """Returns how many float32 values are summed for dense parameters of these shapes."""
+        return sum(map(math.prod, shapes))
+
     def __str__(self) -> str:
-        """Returns the way as `--dense` has it."""
-        return self.name
+        """Returns the way as `--dense` has it, with its number."""
+        return ":".join([self.name, *(str(getattr(self, option.name)) for option in fields(self))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +64,35 @@ class ServerSum(DenseSum):
         return 4 * floats if workers > 1 else 0
 
 
+@dataclass(frozen=True, slots=True)
+class LowRank(ServerSum):
+    """Sums factors of the gradients' matrices at the parameter servers, and keeps what they lack (PowerSGD).
+
+    The trained model is the model of one machine that trains gradients of the same rank.
+
+    Attributes:
+        rank: R, columns of the factors, 1..1024. A matrix with more than 2 R rows and columns is summed by factors.
+    """
+
+    name: ClassVar[str] = "low-rank"
+    rank: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rank <= MAX_RANK:
+            raise InvalidArgument(f"the rank is {self.rank}, it must be in 1..{MAX_RANK} (--dense low-rank:R)")
+
+    def dense_floats(self, shapes: Iterable[tuple[int, ...]]) -> int:
+        """Returns the values of all factors, and of the parameters without."""
+        return sum(self.rank * sum(shape) if self.factors(shape) else math.prod(shape) for shape in shapes)
+
+    def factors(self, shape: tuple[int, ...]) -> bool:
+        """Returns whether a parameter of a shape is summed by factors."""
+        return len(shape) == 2 and min(shape) > 2 * self.rank
+
+
 ALL_REDUCE = AllReduce()
 
-DENSE_SUMS: dict[str, type[DenseSum]] = {way.name: way for way in (AllReduce, ServerSum)}
+DENSE_SUMS: dict[str, type[DenseSum]] = {way.name: way for way in (AllReduce, ServerSum, LowRank)}
 
 
 def parse_dense_sum(text: str) -> DenseSum:
@@ -71,9 +105,17 @@ def parse_dense_sum(text: str) -> DenseSum:
         text: as `--dense` has it.
 
     Raises:
-        InvalidArgument: there is no way of this name.
+        InvalidArgument: there is no way of this name, or it has no such number.
     """
-    way = DENSE_SUMS.get(text)
+    name, _, given = text.partition(":")
+    way = DENSE_SUMS.get(name)
     if way is None:
-        raise InvalidArgument(f"--dense {text!r} is unknown; there are {', '.join(DENSE_SUMS)}")
-    return way()
+        raise InvalidArgument(f"--dense {text!r} is unknown; there are {', '.join(map(_form, DENSE_SUMS.values()))}")
+    numbers = given.split(":") if text != name else []
+    if len(numbers) != len(fields(way)) or not all(number.isascii() and number.isdecimal() for number in numbers):
+        raise InvalidArgument(f"--dense {text!r} is not of the form {_form(way)}")
+    return way(*map(int, numbers))
+
+
+def _form(way: type[DenseSum]) -> str:
+    return ":".join([way.name, *(option.name.upper() for option in fields(way))])

@@ -13,7 +13,6 @@ import pytest
 from esd.run.options import RunOptions
 from esd.run.simulation import simulate_run
 from esd.run.stream import first_samples, global_batches
-from esd.services.domain.dense_sums import DENSE_SUMS
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.domain.tables import OptimizerKind
@@ -238,7 +237,24 @@ def test_stale_copies_give_the_same_bits_in_every_store(tmp_path: Path, redis_ur
     assert_bytes_are_those_charged(result, simulated, Cluster("stale", options, shards=2))
 
 
-@pytest.mark.parametrize("way", DENSE_SUMS)
+def test_gradients_of_low_rank_train_the_model_of_one_machine_with_the_same_option(tmp_path: Path) -> None:
+    """Errors that workers keep are gathered at a checkpoint, where one of four has no samples."""
+    alone = replace(BASE, dense_sum="low-rank:4", workers=1, batch=64)
+    training.run(alone, store="memory", shards=1, out=tmp_path / "alone")
+    training.run(replace(alone, dense_sum="server"), store="memory", shards=1, out=tmp_path / "full")
+    unequal = replace(alone, checkpoint_every=20, **UNEQUAL)
+    training.run(unequal, store="memory", shards=2, out=tmp_path / "four")
+    with (
+        np.load(tmp_path / "alone/model.npz") as one,
+        np.load(tmp_path / "four/model.npz") as four,
+        np.load(tmp_path / "full/model.npz") as full,
+    ):
+        trained = [name for name in one.files if name == "rows" or name.startswith("dense/")]
+        assert max(distance(four[name], one[name]) for name in trained) < 1e-5
+        assert max(distance(full[name], one[name]) for name in trained) > 1e-3, "another model than of whole gradients"
+
+
+@pytest.mark.parametrize("way", ["all-reduce", "server", "low-rank:4"])
 def test_the_same_seed_gives_the_same_bits(way: str, tmp_path: Path) -> None:
     options = replace(BASE, workers=3, batch=20, cache_rows=600, links="1g,1g,100m", iterations=30, **ADAM)
     options = replace(options, dense_sum=way)

@@ -168,10 +168,13 @@ def test_a_kill_where_rows_are_replicated(victim, tmp_path):
     assert_same_run(result, tmp_path, (tmp_path / "undisturbed", expected))
 
 
-@pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
-def test_a_kill_where_sums_are_made_at_the_servers(victim, tmp_path):
+@pytest.mark.parametrize(
+    ("way", "victim"),
+    [("server", worker), ("server", dispatcher), ("server", parameter_server), ("low-rank:2", worker)],
+)
+def test_a_kill_where_sums_are_made_at_the_servers(way, victim, tmp_path):
     """A sum that lacks a gradient is never made; the gradients of the epoch before are none of the next one's."""
-    options = replace(OPTIONS, dense_sum="server", model="tests.support.running_model:Net")
+    options = replace(OPTIONS, dense_sum=way, model="tests.support.running_model:Net")
     expected = training.run(options, store="memory", shards=2, out=tmp_path / "undisturbed")
     keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
     kill = Killer(victim)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from functools import partial
 from hashlib import sha256
 from typing import TypeVar
 
@@ -70,7 +71,7 @@ class WorkerCheckpoints:
                 f"the dense parameters of checkpoint {reload.checkpoint} are damaged: their checksum differs; `esd "
                 "checkpoint` tells which checkpoints are whole, and goes back to one"
             )
-        await run_in(self._caller, self._dense.load, saved)
+        await run_in(self._caller, partial(self._dense.load, saved, leads=self._membership.leads))
         self._stored = reload.checkpoint, ""
         _log.info("back at checkpoint %d with %d cached rows", reload.checkpoint, len(reload.rows))
 
@@ -110,8 +111,9 @@ class WorkerCheckpoints:
         checkpoint, checksum = self._stored
         if checkpoint == plan.iteration:
             return checksum
-        checksum = ""
-        if self._membership.leads:
+        checksum, leads = "", self._membership.leads
+        await run_in(self._caller, partial(self._dense.gather, leads=leads))
+        if leads:
             saved = await run_in(self._caller, self._dense.save)
             checksum = sha256(saved).hexdigest()
             await self._mover.servers.put_part(plan.iteration, _DENSE, saved)

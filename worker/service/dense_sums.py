@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from esd.services.domain.dense_sums import AllReduce, DenseSum, ServerSum
+from esd.services.domain.dense_sums import AllReduce, DenseSum, LowRank, ServerSum
 from esd.services.domain.plans import Membership
 from esd.services.runtime.leavable_thread import LeavableThread
 from esd.worker.service.parameter_servers import ParameterServers
@@ -69,4 +69,5 @@ async def _join_servers(meeting: Meeting) -> ServerReducer:
 _JOINS: dict[type[DenseSum], Callable[[Meeting], Awaitable[DenseReducer]]] = {
     AllReduce: _join_ring,
     ServerSum: _join_servers,
+    LowRank: _join_servers,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,10 +15,11 @@ from esd.services.domain.errors import FailedPrecondition
 from esd.worker.training.gradient_buckets import GradientBuckets
 from esd.worker.training.reducer import DenseReducer
 from esd.worker.training.shared_buffers import SharedBuffers
+from esd.worker.training.summed_gradients import SummedGradients
 
 
 class ParametersOptimizer(Protocol):
-    """Trains dense parameters by their gradients; `GradientBuckets` has both."""
+    """Trains dense parameters by their gradients; `SummedGradients` has both."""
 
     @property
     def state(self) -> Mapping[str, Tensor]:
@@ -45,6 +46,7 @@ class DenseParameters:
         model: must already be on its device.
         reducer: sums the gradients of backward passes over the workers of the epoch.
         optimizer_of: makes the optimizer of the parameters.
+        gradients_of: makes their gradients.
 
     Attributes:
         model: the same.
@@ -55,14 +57,18 @@ class DenseParameters:
     """
 
     def __init__(
-        self, model: nn.Module, reducer: DenseReducer, optimizer_of: Callable[[GradientBuckets], ParametersOptimizer]
+        self,
+        model: nn.Module,
+        reducer: DenseReducer,
+        optimizer_of: Callable[[SummedGradients], ParametersOptimizer],
+        gradients_of: Callable[[Sequence[nn.Parameter], DenseReducer], SummedGradients] = GradientBuckets,
     ) -> None:
         self.model = model
         self.reducer = reducer
         # A parameter that several modules share has several names, and a loaded model must have each of them.
         self.named = dict(model.named_parameters(remove_duplicate=False))
         self.buffers = SharedBuffers(model, reducer)
-        self._buckets = GradientBuckets([each for each in model.parameters() if each.requires_grad], reducer)
+        self._buckets = gradients_of([each for each in model.parameters() if each.requires_grad], reducer)
         self.gradients = self._buckets.flat
         self._optimizer = optimizer_of(self._buckets)
 
@@ -96,12 +102,25 @@ class DenseParameters:
         return _npz(_on_host(self.named | self._kept_buffers()))
 
     def save(self) -> bytes:
-        """Returns the data for `load`, as .npz with `parameter/NAME`, `buffer/NAME` and `state/KEY`."""
+        """Returns the data for `load`: .npz with `parameter/NAME`, `buffer/NAME`, `state/KEY` and `gradients/KEY`."""
         state = {f"state/{name}": values for name, values in self._optimizer.state.items()}
-        return _npz(_on_host(self._of_model() | state))
+        kept = {f"gradients/{name}": values for name, values in self._buckets.state.items()}
+        return _npz(_on_host(self._of_model() | state | kept))
 
-    def load(self, data: bytes) -> None:
+    def gather(self, *, leads: bool) -> None:
+        """Moves what all workers keep of their gradients to the one that leads. All call it before one saves.
+
+        Raises:
+            Unavailable: another worker is lost or late.
+        """
+        self._buckets.gather(leads=leads)
+
+    def load(self, data: bytes, *, leads: bool = True) -> None:
         """Restores the data of `save`, of the same model and optimizer.
+
+        Args:
+            data: the same on all workers.
+            leads: whether this worker keeps what `gather` has moved to one of them.
 
         Raises:
             FailedPrecondition: a parameter, buffer or state is missing or has another shape.
@@ -109,8 +128,11 @@ class DenseParameters:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays, torch.no_grad():
             for name, values in self._of_model().items():
                 values.copy_(of_shape(arrays, name, values))
-            state = {name: arrays[name] for name in arrays.files if name.startswith("state/")}
-        self._optimizer.load({name.removeprefix("state/"): values for name, values in state.items()})
+            state, kept = (_below(prefix, arrays) for prefix in ("state/", "gradients/"))
+        self._optimizer.load(state)
+        self._buckets.load(kept)
+        if not leads:
+            self._buckets.drop()
 
     def _of_model(self) -> dict[str, Tensor]:
         kinds: dict[str, Mapping[str, Tensor]] = {"parameter": self.named, "buffer": self._kept_buffers()}
@@ -127,6 +149,11 @@ def of_shape(arrays: Mapping[str, NDArray[Any]], name: str, like: Tensor) -> Ten
     if saved is None or saved.shape != tuple(like.shape):
         raise FailedPrecondition(f"the checkpoint does not hold {name} of this model, {tuple(like.shape)} values")
     return torch.from_numpy(saved)
+
+
+def _below(prefix: str, arrays: Any) -> dict[str, NDArray[Any]]:
+    """Returns the arrays of a file whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): arrays[name] for name in arrays.files if name.startswith(prefix)}
 
 
 def _on_host(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:

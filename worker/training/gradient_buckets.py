@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from esd.worker.training.reducer import DenseReducer
 
@@ -77,6 +78,20 @@ class GradientBuckets:
         self._missing = [set(run) for run in self._buckets]
         self._zeros = [True] * len(self._buckets)
         self._started = 0
+
+    def gather(self, *, leads: bool) -> None:
+        """See SummedGradients."""
+
+    def drop(self) -> None:
+        """See SummedGradients."""
+
+    @property
+    def state(self) -> Mapping[str, Tensor]:
+        """See SummedGradients."""
+        return {}
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """See SummedGradients."""
 
     def close(self) -> None:
         """Leaves the parameters alone: backward passes of a later epoch are none of this one's."""

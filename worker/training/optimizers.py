@@ -17,7 +17,7 @@ from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.jobs import ModelSpec
 from esd.services.domain.tables import OptimizerKind
 from esd.worker.training.dense import of_shape
-from esd.worker.training.gradient_buckets import GradientBuckets
+from esd.worker.training.summed_gradients import SummedGradients
 
 _MOMENTS = {
     OptimizerKind.SGD: (),
@@ -42,7 +42,7 @@ class JobOptimizer:
     as torch wants it.
     """
 
-    def __init__(self, buckets: GradientBuckets, spec: ModelSpec, rate_of: Callable[[int], float]) -> None:
+    def __init__(self, buckets: SummedGradients, spec: ModelSpec, rate_of: Callable[[int], float]) -> None:
         self._spec = spec
         self._rate_of = rate_of
         self._gradients = buckets.flat
@@ -137,7 +137,7 @@ class TorchOptimizer:
         InvalidArgument: a parameter of the optimizer is none of the model's, or none that has a gradient.
     """
 
-    def __init__(self, buckets: GradientBuckets, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, buckets: SummedGradients, optimizer: torch.optim.Optimizer) -> None:
         self._buckets = buckets
         self._optimizer = optimizer
         known = {id(parameter) for parameter in buckets.parameters}

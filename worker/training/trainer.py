@@ -18,6 +18,7 @@ from esd.worker.training.optimizers import JobOptimizer
 from esd.worker.training.reducer import DenseReducer
 from esd.worker.training.rows import RowCache
 from esd.worker.training.step import Step, StepResult, Steps
+from esd.worker.training.summed_gradients import gradients_of
 
 
 def model_of_job(job: JobSpec, reducer: DenseReducer, device: torch.device) -> DenseParameters:
@@ -27,7 +28,7 @@ def model_of_job(job: JobSpec, reducer: DenseReducer, device: torch.device) -> D
         InvalidArgument: there is no such model, or it cannot train this job's samples.
     """
     optimizer_of = partial(JobOptimizer, spec=job.model, rate_of=job.dense_rate)
-    return DenseParameters(build_model(job).to(device), reducer, optimizer_of)
+    return DenseParameters(build_model(job).to(device), reducer, optimizer_of, gradients_of(job))
 
 
 def train(step: Step) -> None:

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from esd.services.domain.dense_sums import DENSE_SUMS, AllReduce, ServerSum, parse_dense_sum
+from esd.services.domain.dense_sums import AllReduce, DenseSum, LowRank, ServerSum, parse_dense_sum
 from esd.services.domain.errors import InvalidArgument
 
 
-@pytest.mark.parametrize("name", DENSE_SUMS)
-def test_a_way_is_read_by_its_name(name: str) -> None:
-    assert parse_dense_sum(name) == DENSE_SUMS[name]()
-    assert str(parse_dense_sum(name)) == name
+@pytest.mark.parametrize("way", [AllReduce(), ServerSum(), LowRank(8)], ids=str)
+def test_a_way_is_read_as_it_is_written(way: DenseSum) -> None:
+    assert parse_dense_sum(str(way)) == way
 
 
-@pytest.mark.parametrize("text", ["", "ring", "server:2", "Server", " server"])
-def test_another_name_is_refused_with_the_known_ones(text: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"--dense .* is unknown; there are all-reduce, server"):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "--dense '' is unknown; there are all-reduce, server, low-rank:RANK"),
+        ("ring", "--dense 'ring' is unknown"),
+        (" server", "--dense ' server' is unknown"),
+        ("server:2", "--dense 'server:2' is not of the form server$"),
+        ("low-rank", "--dense 'low-rank' is not of the form low-rank:RANK"),
+        ("low-rank:", "is not of the form low-rank:RANK"),
+        ("low-rank:1:2", "is not of the form low-rank:RANK"),
+        ("low-rank:-1", "is not of the form low-rank:RANK"),
+        ("low-rank:0", r"the rank is 0, it must be in 1\.\.1024"),
+        ("low-rank:1025", "the rank is 1025"),
+    ],
+)
+def test_another_text_is_refused_with_what_it_must_be(text: str, said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
         parse_dense_sum(text)
+
+
+def test_factors_stand_for_the_matrices_that_they_shrink() -> None:
+    shapes = [(256, 1807), (256,), (128, 256), (1, 128), (16, 17), (17, 17)]
+    assert ServerSum().dense_floats(shapes) == 256 * 1807 + 256 + 128 * 256 + 128 + 16 * 17 + 17 * 17
+    assert LowRank(8).dense_floats(shapes) == 8 * (256 + 1807) + 256 + 8 * (128 + 256) + 128 + 16 * 17 + 8 * (17 + 17)
 
 
 def test_a_ring_sends_more_the_more_workers_there_are_and_a_server_gets_each_value_once() -> None:

@@ -9,6 +9,7 @@ from torch import nn
 from esd.services.domain.errors import InvalidArgument
 from esd.session import OwnModel
 from esd.worker.training.reducer import Alone
+from tests.support.simple_clients import job_with
 
 CPU = torch.device("cpu")
 OPTIMIZERS = {
@@ -43,7 +44,7 @@ def test_training_goes_on_from_a_checkpoint_as_if_nothing_had_happened(kind):
     nets = [net_of(1), net_of(1)]
     optimizers = [OPTIMIZERS[kind](net.parameters()) for net in nets]
     own = [OwnModel(net, optimizer) for net, optimizer in zip(nets, optimizers, strict=True)]
-    one, other = (each.of_epoch(None, Alone(), CPU) for each in own)
+    one, other = (each.of_epoch(job_with(), Alone(), CPU) for each in own)
     train(nets[0], one, optimizers[0], 3, seed=1)
     saved = one.save()
     train(nets[0], one, optimizers[0], 3, seed=2)
@@ -61,7 +62,7 @@ def test_an_epoch_without_a_checkpoint_begins_as_the_first_one(kind):
     own = OwnModel(net, optimizer)
     found = []
     for _ in range(2):
-        dense = own.of_epoch(None, Alone(), CPU)
+        dense = own.of_epoch(job_with(), Alone(), CPU)
         train(net, dense, optimizer, 3, seed=1)
         found.append(values_of(net))
     assert torch.equal(*found)
