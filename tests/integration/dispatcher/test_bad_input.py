@@ -104,7 +104,8 @@ async def test_hybrid_dis(
 )
 async def test_create_job(dispatcher: Dispatcher, field: str, value: object, text: str) -> None:
     job = encode_job(JOB)
-    setattr(job, field, value)
+    job.ClearField(field)
+    job.MergeFrom(dispatcher_pb2.JobSpec(**{field: value}))
     async with channel(dispatcher.address) as open_channel:
         stub = dispatcher_pb2_grpc.DispatcherStub(open_channel)
         error = await refusal(stub.CreateJob(dispatcher_pb2.CreateJobRequest(job=job)))
