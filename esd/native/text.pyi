@@ -66,6 +66,20 @@ def hash_texts(
 def hash_integers(field_key: int, values: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Returns the ids of integers, uint64 [n]: the id of an integer is the id of its decimal digits as a text."""
 
+def whole_records(text: bytes, delimiter: str) -> int:
+    """Returns how many bytes the whole records at the beginning of a text of a CSV file have.
+
+    A record ends with its line (LF, CR LF or CR); a quoted value may have the ends of lines in it. A quote opens a
+    value at its beginning alone, and is doubled inside of it, as pyarrow reads it.
+
+    Args:
+        text: begins with a record.
+        delimiter: between two values, one byte.
+
+    Raises:
+        ValueError: the delimiter is not one byte.
+    """
+
 class DistinctIds:
     """Counts the distinct ids among all added ones, exactly, with about 20 bytes of memory per distinct id."""
 

@@ -20,6 +20,7 @@
 #include "text/distinct_ids.h"
 #include "text/hash.h"
 #include "text/parser.h"
+#include "text/whole_records.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -63,6 +64,13 @@ nb::tuple parse(const Parser& parser, const nb::bytes& text, std::size_t bad_all
   return nb::make_tuple(to_numpy(std::move(block.ids), block.records, parser.id_columns()),
                         to_numpy(std::move(block.numbers), block.records, parser.number_columns()), block.lines,
                         mistakes);
+}
+
+std::size_t records_end(const nb::bytes& text, const std::string& delimiter) {
+  if (delimiter.size() != 1) throw std::invalid_argument("delimiter is '" + delimiter + "', it must be one byte");
+  const std::string_view view(text.c_str(), text.size());
+  nb::gil_scoped_release release;
+  return whole_records(view, delimiter[0]);
 }
 
 void add(DistinctIds& distinct, const In1<std::uint64_t>& ids) {
@@ -125,6 +133,7 @@ NB_MODULE(text, module) {
   module.def("hash_texts", &hash_texts<std::int64_t>, "field_key"_a, "offsets"_a.noconvert(), "text"_a);
   module.def("hash_integers", &hash_integers<std::int64_t>, "field_key"_a, "values"_a.noconvert());
   module.def("hash_integers", &hash_integers<std::uint64_t>, "field_key"_a, "values"_a.noconvert());
+  module.def("whole_records", &records_end, "text"_a, "delimiter"_a);
   nb::class_<DistinctIds>(module, "DistinctIds")
       .def(nb::init<>())
       .def("add", &add, "ids"_a)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,22 +24,19 @@ from numpy.typing import NDArray
 
 from esd.data.paths import folder_values
 from esd.data.tables.quotes import quoted_over_lines, swallows_rows
+from esd.data.tables.text_reader import Ragged, TextReader
 from esd.data.tables.text_stream import MAX_LINE_BYTES, SUBSTITUTE, TextStream
 from esd.services.domain.errors import InvalidArgument
 
 ROWS = 1 << 15  # of a batch
 _CSV_BYTES = MAX_LINE_BYTES  # of text that is parsed at once; a line is at most as long
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}  # that may stand between the values
-_LAST_READ_SECONDS = 1.0  # within which a thread that reads ahead finds the end of a stopped stream
 _SHOWN = 40  # characters of a row
 _MAGIC = {b"PAR1": ".parquet", b"ARRO": ".arrow"}  # the first four bytes of files with another ending
 _ABSENT_TEXTS = ["", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "nan", "null", "\\N"]  # in a column of numbers
 _OTHERS = {b"\xff\xff\xff\xff": "an Arrow stream", b"FEA1": "Feather of version 1"}  # by their first four bytes
 _HEADER_BYTES = 1 << 16  # in which these are told apart
 _QUOTED = re.compile('"[^"]*"')  # a quote in a quoted value is doubled
-# Told of a row of a file of texts that has more or fewer values than the header: its number, from 1 on, and what is
-# wrong. The row is left out, unless this raises InvalidArgument.
-Ragged = Callable[[int, str], None]
 ENDINGS = (".parquet", ".arrow", ".feather", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
@@ -240,7 +237,7 @@ def _of_text(file: Path, columns: Sequence[str], ragged: Ragged) -> Iterator[Pie
         ragged(number, wrong)
         left.append(number - 1)
 
-    with _open_text(file, options, leave, len(names)) as (reader, stream):
+    with _open_text(file, options, leave, names) as (reader, stream):
         for block in reader:
             for batch in sliced(block):
                 end = first + len(batch) + len(left)
@@ -298,36 +295,25 @@ def _open_arrow(file: Path, columns: list[int]) -> Iterator[tuple[pa.Schema, pa.
 
 @contextmanager
 def _open_text(
-    file: Path, convert: pyarrow.csv.ConvertOptions, ragged: Ragged, columns: int | None = None
-) -> Iterator[tuple[pyarrow.csv.CSVStreamingReader, TextStream]]:
-    refused: list[tuple[int, InvalidArgument]] = []
-    left_out = 0
-
-    def invalid(row: pyarrow.csv.InvalidRow) -> str:
-        nonlocal left_out
-        wrong = f"expected {row.expected_columns} values, found {row.actual_columns}: {row.text[:_SHOWN]!r}"
-        try:
-            ragged(row.number - 1, wrong)  # pyarrow counts the header
-        except InvalidArgument as error:
-            refused.append((row.number - 1, error))
-            return "error"
-        left_out += 1
-        return "skip"
-
-    # A quoted value may have the ends of lines in it, and one of them may be the last in its block.
+    file: Path, convert: pyarrow.csv.ConvertOptions, ragged: Ragged, names: Sequence[str] | None = None
+) -> Iterator[tuple[TextReader, TextStream]]:
     separator = delimiter(file)
-    parse = pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=invalid)
-    read = pyarrow.csv.ReadOptions(use_threads=False, block_size=_CSV_BYTES)
+    refused: list[tuple[int, InvalidArgument]] = []
+
+    def reported(number: int, wrong: str) -> None:
+        try:
+            ragged(number, wrong)
+        except InvalidArgument as error:
+            refused.append((number, error))
+            raise
+
     try:
-        with (
-            pa.input_stream(str(file), compression="detect") as source,
-            pa.PythonFile(stream := TextStream(source, file), mode="r") as checked,
-            _opened(checked, stream, read, parse, convert) as reader,
-        ):
+        with pa.input_stream(str(file), compression="detect") as source:
+            stream = TextStream(source, file)
+            reader = TextReader(stream, separator, convert, reported, _CSV_BYTES, names)
             if stream.substituted and any(SUBSTITUTE in name for name in reader.schema.names):
                 raise InvalidArgument(f"data file {file} is not UTF-8, as its header shows: convert it (iconv)")
-            counted = _RowCounter(reader)
-            yield counted, stream
+            yield reader, stream
     except pa.ArrowInvalid:
         if refused:
             number, error = refused[0]
@@ -337,38 +323,8 @@ def _open_text(
         raise
     if stream.one_may_be_open:
         _check_quotes(file, separator)
-    if counted.ended and stream.quoted and stream.total_lines > counted.rows + left_out + 1 + stream.reported:
-        _check_swallowed(file, separator, columns or len(counted.schema))
-
-
-@contextmanager
-def _opened(source: pa.PythonFile, stream: TextStream, *options: object) -> Iterator[pyarrow.csv.CSVStreamingReader]:
-    """Opens a reader, and ends it such that its thread needs the interpreter no more: that aborts a process at exit."""
-    with pyarrow.csv.open_csv(source, *options) as reader:
-        try:
-            yield reader
-        finally:
-            stream.stop()
-            with suppress(pa.ArrowException, InvalidArgument, StopIteration):
-                while True:
-                    reader.read_next_batch()
-            stream.over.wait(_LAST_READ_SECONDS)
-
-
-class _RowCounter:
-    """A reader that counts its rows."""
-
-    def __init__(self, reader: pyarrow.csv.CSVStreamingReader) -> None:
-        self._reader = reader
-        self.schema = reader.schema
-        self.rows = 0
-        self.ended = False
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._reader:
-            self.rows += len(batch)
-            yield batch
-        self.ended = True
+    if reader.ended and stream.quoted and stream.total_lines > reader.rows + reader.left_out + 1 + stream.reported:
+        _check_swallowed(file, separator, len(names or reader.schema))
 
 
 def _check_quotes(file: Path, separator: str) -> None:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import codecs
-import io
 import re
-import threading
-import time
-from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -22,39 +17,24 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what `surrogateescape` makes of suc
 _LONGEST_CHARACTER = 4  # bytes
 
 
-@cache
-def _let_readers_return_at_exit() -> None:
-    """Releases the interpreter for a moment before Python ends, once a text was read.
-
-    A thread of pyarrow that returns from its last read needs it, and Python's end would abort the process there.
-    """
-    atexit.register(time.sleep, 0.05)
-
-
-class TextStream(io.RawIOBase):
+class TextStream:
     """A stream of UTF-8 that counts lines and quotes. Bytes that are not UTF-8 become `SUBSTITUTE`, one for one.
-
-    A thread of pyarrow reads ahead. After `stop` it finds the end, and needs the interpreter no more.
 
     Attributes:
         lines: how many lines have ended so far.
         substituted: whether a byte was not UTF-8.
-        over: set when its reader has found the end.
         reported: how many ends of lines stand in values that were reported as rows between two quotes.
     """
 
     def __init__(self, source: pa.NativeFile, file: Path) -> None:
-        super().__init__()
-        _let_readers_return_at_exit()
         self._source = source
         self._file = file
         self._rest = b""  # the beginning of a character
         self._line_bytes = 0  # of the line that has not ended
-        self._odd = self._quoted = self._ended = self._stopped = False
+        self._odd = self._quoted = self._ended = False
         self.lines = 0
         self.substituted = False
         self.reported = 0
-        self.over = threading.Event()
 
     @property
     def one_may_be_open(self) -> bool:
@@ -71,24 +51,13 @@ class TextStream(io.RawIOBase):
         """The lines of the whole stream, when it was read to its end."""
         return self.lines + (self._line_bytes > 0)
 
-    def readable(self) -> bool:
-        """Tells that it is readable."""
-        return True
-
-    def stop(self) -> None:
-        """Ends the stream here for its reader."""
-        self._stopped = True
-
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int) -> bytes:
         """Reads up to `size` bytes; none at the end.
 
         Raises:
             InvalidArgument: a line has more than `MAX_LINE_BYTES`.
         """
-        if self._stopped:
-            self.over.set()
-            return b""
-        wanted = None if size < 0 else max(size - len(self._rest), _LONGEST_CHARACTER)
+        wanted = max(size - len(self._rest), _LONGEST_CHARACTER)
         text = b""
         while not text and not self._ended:  # one byte alone may be no character yet
             found = cast(bytes, self._source.read(wanted))
@@ -98,8 +67,6 @@ class TextStream(io.RawIOBase):
         self._odd ^= bool(quotes % 2)
         self._quoted |= quotes > 0
         self._count_lines(text)
-        if not text:
-            self.over.set()
         return text
 
     def _as_utf8(self, text: bytes, *, final: bool) -> bytes:
@@ -125,7 +92,6 @@ class TextStream(io.RawIOBase):
         else:
             self._line_bytes = len(text) - text.rfind(b"\n") - 1
         if self._line_bytes > MAX_LINE_BYTES:
-            self.stop()
             raise InvalidArgument(
                 f"data file {self._file}: line {self.lines + 1} has more than {MAX_LINE_BYTES:,} bytes, which no row "
                 "of a table has; is it another kind of file?"

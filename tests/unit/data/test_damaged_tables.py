@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +17,7 @@ import pytest
 
 import esd
 from esd.data import open_data
-from esd.data.tables import propose, text_stream
+from esd.data.tables import files, propose, text_stream
 from esd.data.tables.text_stream import TextStream
 from esd.services.domain.errors import InvalidArgument
 from tests.support.event_tables import write
@@ -141,8 +144,44 @@ def test_users_whose_lines_stand_apart_are_refused(tmp_path: Path) -> None:
         list(open_data(f"taobao:{tmp_path}/b.csv", 100, seed=0))
 
 
+def test_no_thread_but_the_callers_runs_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread of pyarrow that calls Python while the process ends aborts it."""
+    callers = set()
+
+    def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(*arguments: Any) -> Any:
+            callers.add(threading.get_ident())
+            return function(*arguments)
+
+        return noting
+
+    monkeypatch.setattr(TextStream, "read", noted(TextStream.read))
+    monkeypatch.setattr(files, "_CSV_BYTES", 256)
+    (tmp_path / "e.csv").write_text("y,u\n" + "1,a\n0,b\n1\n" * 1000)
+    left_out: list[int] = []
+    found = files.pieces(tmp_path / "e.csv", ["u"], ["y"], noted(lambda number, _: left_out.append(number)))
+    assert (sum(len(piece.batch) for piece in found), left_out) == (2000, list(range(3, 3001, 3)))
+    assert callers == {threading.get_ident()}
+
+
+def test_a_mark_of_byte_order_within_a_file_is_a_part_of_its_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever a block begins."""
+    monkeypatch.setattr(files, "_CSV_BYTES", 16)
+    (tmp_path / "e.csv").write_text("\ufeffu,y\n" + "\ufeffa,1\n" * 20)
+    found = files.pieces(tmp_path / "e.csv", ["u"], ["y"])
+    assert [text for piece in found for text in piece.batch["u"].to_pylist()] == ["\ufeffa"] * 20
+
+
+def test_a_record_beyond_the_size_of_a_block_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_CSV_BYTES", 64)
+    (tmp_path / "e.csv").write_text('y,u\n1,"' + "text\n" * 60 + '"\n')
+    with pytest.raises(InvalidArgument, match=r"e\.csv cannot be read: a row has more than 128 bytes"):
+        read(tmp_path / "e.csv")
+
+
 def test_a_refused_file_leaves_no_thread_that_aborts_the_process(tmp_path: Path) -> None:
-    """pyarrow's reading ahead is over when the file is refused: the interpreter's end would abort it."""
     (tmp_path / "e.csv").write_text("y,u\n")
     program = (
         "import esd, sys\n"

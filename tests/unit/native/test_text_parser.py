@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esd.data.hashing import hash_bytes
-from esd.native.text import DistinctIds, Parser
+from esd.native.text import DistinctIds, Parser, whole_records
 
 INTEGER = re.compile(rb"-?[0-9]+")
 DECIMAL = re.compile(rb"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -201,3 +201,36 @@ def test_counts_distinct_ids_exactly():
     for part in np.array_split(ids, 7):
         distinct.add(part)
     assert len(distinct) == len(set(ids.tolist()))
+
+
+def end_of_records(text, delimiter):
+    """The specification of `whole_records`, byte by byte."""
+    end = at = 0
+    begins, inside = True, False  # a value; a quoted one
+    while at < len(text):
+        letter = text[at : at + 1]
+        at += 1
+        if inside:
+            if letter == b'"' and text[at : at + 1] == b'"':
+                at += 1
+            elif letter == b'"':
+                inside = False
+        elif letter == b'"' and begins:
+            inside, begins = True, False
+        elif letter in b"\r\n":
+            at += letter == b"\r" and text[at : at + 1] == b"\n"
+            end, begins = at, True
+        else:
+            begins = letter == delimiter
+    return end
+
+
+@settings(max_examples=1000, deadline=None)
+@given(text=st.text(alphabet='a,;"\r\n', max_size=40), delimiter=st.sampled_from(",;"))
+def test_whole_records_end_where_the_specification_says(text, delimiter):
+    assert whole_records(text.encode(), delimiter) == end_of_records(text.encode(), delimiter.encode())
+
+
+def test_whole_records_refuse_a_delimiter_of_more_than_one_byte():
+    with pytest.raises(ValueError, match="delimiter is '::', it must be one byte"):
+        whole_records(b"a", "::")
