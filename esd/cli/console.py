@@ -13,8 +13,10 @@ def prepare_output() -> None:
     """Makes every text printable in any environment.
 
     A character that the encoding of an output lacks is printed as an escape sequence. A terminal of no columns has no
-    room for any text, so COLUMNS=0 counts as not given.
+    room for any text, so COLUMNS=0 counts as not given. gRPC, which is imported later, would add lines of its own to an
+    error of a connection.
     """
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -107,7 +107,9 @@ VARIABLES = (
     ),
     Influence(
         ("GRPC_VERBOSITY", "GRPC_TRACE", "GRPC_POLL_STRATEGY", "GRPC_ENABLE_FORK_SUPPORT"),
-        "gRPC's own, in command and services; its log goes to standard error.",
+        "gRPC's own, in command and services; its log goes to standard error. The command and its services have "
+        "`GRPC_VERBOSITY=ERROR` if it is not set.",
+        "esd/cli/console.py",
     ),
     Influence(
         ("NO_COLOR", "FORCE_COLOR", "TERM"),

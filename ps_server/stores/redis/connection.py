@@ -229,8 +229,7 @@ def _not_permitted(address: str, refused: str) -> FailedPrecondition:
         what = "our keys"
     return FailedPrecondition(
         f"Redis at {address} does not permit {what} to the user that the store names (ESD_PS_STORE, --store of a local "
-        f"run): the user needs "
-        f"`{_PERMISSIONS}` (ACL SETUSER)"
+        f"run): the user needs `{_PERMISSIONS}` (ACL SETUSER)"
     )
 
 
