@@ -1,7 +1,8 @@
 """Memory of a long simulation: `python -m benchmarks.memory`.
 
-Plans iteration after iteration at a bounded number of ids and prints the resident memory on the way. Once all ids have
-been seen it has to stay where it is, but for 8 bytes per iteration, its decision time.
+Plans iteration after iteration and prints the resident memory on the way, and the time of a decision. The ids are a
+bounded number: once all have been seen, memory has to stay where it is, but for 8 bytes per iteration, its decision
+time. With `--new-ids` none comes twice: then memory and time must not depend on how many there have been.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import argparse
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 
@@ -21,9 +24,35 @@ from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 
-WORKERS, FIELDS, SAMPLES, IDS, CACHE_ROWS = 4, 8, 32, 50_000, 2_000
+WORKERS, FIELDS, IDS = 4, 8, 50_000
 _POINTS = 10
-_DRAWN = 1_000  # batches drawn at a time
+_DRAWN = 10_000  # samples drawn at a time
+
+
+@dataclass
+class Seen:
+    """The course of a simulation, by iteration.
+
+    Attributes:
+        bytes: resident memory.
+        milliseconds: time of an iteration since the point before, most of which is the decision.
+    """
+
+    bytes: dict[int, int] = field(default_factory=dict)
+    milliseconds: dict[int, float] = field(default_factory=dict)
+    _last: tuple[int, float] = field(default_factory=lambda: (0, perf_counter()))
+
+    def note(self, iteration: int) -> None:
+        """Prints a point and keeps it."""
+        (before, then), now = self._last, perf_counter()
+        self._last = iteration, now
+        self.bytes[iteration] = resident_bytes()
+        self.milliseconds[iteration] = 1000 * (now - then) / max(1, iteration - before)
+        print(
+            f"{iteration:>8,} iterations: {self.bytes[iteration] / 2**20:7.1f} MiB, "
+            f"{self.milliseconds[iteration]:.2f} ms each",
+            flush=True,
+        )
 
 
 def resident_bytes() -> int:
@@ -31,46 +60,47 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def batches(iterations: int, seen: dict[int, int]) -> Iterator[SampleBatch]:
-    """Skewed ids of a fixed set; notes the resident memory at evenly spaced iterations."""
+def batches(iterations: int, samples: int, seen: Seen, *, new_ids: bool) -> Iterator[SampleBatch]:
+    """Skewed ids of a fixed set, or ids that never come twice; notes evenly spaced iterations."""
     rng = np.random.default_rng(0)
     every = max(1, iterations // _POINTS)
-    dense, labels = np.empty((SAMPLES, 0), np.float32), np.zeros(SAMPLES, np.float32)
-    for start in range(0, iterations, _DRAWN):
-        drawn = (IDS * rng.random((_DRAWN, SAMPLES, FIELDS)) ** 3).astype(np.uint64)
+    drawn_at_once = max(1, _DRAWN // samples)
+    dense, labels = np.empty((samples, 0), np.float32), np.zeros(samples, np.float32)
+    for start in range(0, iterations, drawn_at_once):
+        shape = (drawn_at_once, samples, FIELDS)
+        if new_ids:
+            first = start * samples * FIELDS
+            drawn = np.arange(first, first + np.prod(shape), dtype=np.uint64).reshape(shape)
+        else:
+            drawn = (IDS * rng.random(shape) ** 3).astype(np.uint64)
         for t, ids in enumerate(drawn[: iterations - start], start):
             if t and t % every == 0:
-                note(t, seen)
+                seen.note(t)
             yield SampleBatch.of_fields(ids, dense, labels)
 
 
-def note(iteration: int, seen: dict[int, int]) -> None:
-    """Prints the resident memory and appends it to the results."""
-    seen[iteration] = resident_bytes()
-    print(f"{iteration:>8,} iterations: {seen[iteration] / 2**20:7.1f} MiB", flush=True)
-
-
-def measure(mechanism: str, policy: str, iterations: int) -> dict[int, int]:
-    """Resident bytes by iteration of one simulation."""
+def measure(arguments: argparse.Namespace) -> Seen:
+    """Simulates, and returns the course of it."""
     optimizer = OptimizerSpec()
     job = JobSpec(
         name="memory",
         workers=WORKERS,
         features=numbered_ids(FIELDS),
         dense_features=0,
-        batch_size=SAMPLES,
-        workloads=equal_workloads(SAMPLES, WORKERS),
-        mechanism=mechanism,
-        policy=policy,
+        batch_size=arguments.samples,
+        workloads=equal_workloads(arguments.samples, WORKERS),
+        mechanism=arguments.mechanism,
+        policy=arguments.policy,
         seed=0,
         window=4,
         tables=(TableSpec("embeddings", 64, optimizer, 0, init_scale=0.01),),
         model=ModelSpec("wdl", (), optimizer),
         parameter_servers=("simulated",),
     )
-    seen: dict[int, int] = {}
-    simulate(Planner(job, [625e6, 625e6, 62.5e6, 62.5e6], [CACHE_ROWS] * WORKERS), batches(iterations, seen))
-    note(iterations, seen)
+    planner = Planner(job, [625e6, 625e6, 62.5e6, 62.5e6], [arguments.cache_rows] * WORKERS)
+    seen = Seen()
+    simulate(planner, batches(arguments.iterations, arguments.samples, seen, new_ids=arguments.new_ids))
+    seen.note(arguments.iterations)
     return seen
 
 
@@ -78,12 +108,18 @@ def main() -> None:
     """Measures and prints; one JSON object as the last line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
     parser.add_argument("--iterations", type=int, default=100_000)
+    parser.add_argument("--samples", type=int, default=32, help="of a batch")
+    parser.add_argument("--cache-rows", type=int, default=2_000, help="of each worker")
+    parser.add_argument("--new-ids", action="store_true", help="no id comes twice")
     parser.add_argument("--mechanism", default="esd")
     parser.add_argument("--policy", default="emark")
     arguments = parser.parse_args()
-    shape = f"{WORKERS} workers, {IDS:,} ids, {SAMPLES} x {FIELDS} a batch"
-    print(f"{arguments.mechanism}, {arguments.policy}: {shape}")
-    print(json.dumps(measure(arguments.mechanism, arguments.policy, arguments.iterations)))
+    ids = "new ids" if arguments.new_ids else f"{IDS:,} ids"
+    print(
+        f"{arguments.mechanism}, {arguments.policy}: {WORKERS} workers, {ids}, {arguments.samples} x {FIELDS} a batch"
+    )
+    seen = measure(arguments)
+    print(json.dumps({"bytes": seen.bytes, "milliseconds": seen.milliseconds}))
 
 
 if __name__ == "__main__":

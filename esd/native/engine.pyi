@@ -298,6 +298,12 @@ class Engine:
             rows that it does not train are forgotten, as few as will do: those trained longest ago, ties to the lowest
             id. Their copies leave all caches without a push. A forgotten id that comes back is new, and its versions
             (services/domain/versions.py) are of a later life.
+        window: a plan is made when all pushes of the plans before the last `window` ones are durable. So many
+            iterations after its last copy has gone, a row leaves the engine, and the parameter server keeps it. An id
+            that comes back then continues with what the parameter server has, in a later life
+            (services/domain/versions.py). How often it was trained is remembered of 8 rows per cached one. With 0,
+            which max_rows needs, rows never leave.
+        spare_rows: how many rows the engine knows although no worker caches them.
         gradient_shares: how large a partial gradient is by its row, above 0 and at most 16, of each table; if there are
             none, 1.
         value_shares: the same for a row without its optimizer state, at most 1.
@@ -314,6 +320,8 @@ class Engine:
         *,
         table_sizes: Sequence[int] = (),
         max_rows: int = 0,
+        window: int = 0,
+        spare_rows: int = 0,
         gradient_shares: Sequence[float] = (),
         value_shares: Sequence[float] = (),
         sync: Way | None = None,

@@ -172,7 +172,7 @@ class AnswerParts:
         stateless: int,
         dimension: int,
         cursor: int,
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int, int]:
         """Copies the rows of the message to their places.
 
         Args:
@@ -185,7 +185,8 @@ class AnswerParts:
             cursor: the index after the row that came last, 0 at first. Rows without positions follow it.
 
         Returns:
-            The number of rows in the message, and the next cursor.
+            The number of rows in the message, the next cursor, and the bytes of these rows as they were asked for: a
+            row that comes without its state, because that is 0, counts as a whole.
 
         Raises:
             ValueError: a row is not whole, was not asked for, or comes a second time.

@@ -22,24 +22,32 @@ void place(const CacheMirror& cache, Span slots, Arena& arena) {
 }  // namespace
 
 Engine::Engine(EngineOptions options, const Way& way)
-    : state_(std::move(options.cache_sizes), std::move(options.policy),
-             RowSizes(std::move(options.table_sizes), std::move(options.gradient_shares),
-                      std::move(options.value_shares))),
+    : state_(
+          std::move(options.cache_sizes), std::move(options.policy),
+          RowSizes(std::move(options.table_sizes), std::move(options.gradient_shares), std::move(options.value_shares)),
+          options.window > 0),
       row_limit_(options.max_rows),
+      memory_(std::accumulate(state_.cache_sizes.begin(), state_.cache_sizes.end(), std::uint64_t{0})),
       history_(workers()),
       sync_(way.make(state_)),
-      replacement_(state_) {}
+      window_(options.window),
+      spare_rows_(options.spare_rows),
+      replacement_(state_) {
+  if (window_ > 0 && row_limit_.active()) {
+    throw std::invalid_argument("an engine that limits the rows of the table must know them all: window must be 0");
+  }
+}
 
 void Engine::prepare(const SampleIds& ids) {
   state_.sizes.check(ids.ids, ids.count());
-  check_in();
+  abandon_batch();
   finder_.find(ids, state_.batch);
   look_up();
 }
 
 void Engine::prepare(const BatchIds& ids) {
   state_.sizes.check(ids.ids.data(), ids.distinct());
-  check_in();
+  abandon_batch();
   static_cast<BatchIds&>(state_.batch) = ids;
   look_up();
 }
@@ -47,6 +55,7 @@ void Engine::prepare(const BatchIds& ids) {
 void Engine::look_up() {
   state_.batch.look_up(state_.index);
   prepared_ = true;
+  recall_trainings();
   state_.sizes.describe(state_.batch);
 }
 
@@ -143,9 +152,11 @@ IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena, con
   sync_->extend_trainers();
   check_room();
   row_limit_.check(state_.batch);
+  lives_.check();
   // Nothing has changed so far; from here on nothing is refused.
   IterationPlans plans = empty_plans(std::move(arena));
   forget_rows(plans);
+  begin_lives();
   sync_->begin(limits, plans);
   resolve(state_.batch, state_.trainers, state_.directory, state_.iteration, state_.lists);
   for (unsigned j = 0; j < workers(); ++j) {
@@ -156,7 +167,7 @@ IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena, con
   sync_->moved(plans);
   for (unsigned j = 0; j < workers(); ++j) {
     WorkerPlan& plan = plans.workers[j];
-    state_.lists[j].write_pulls(state_.sizes, plans.arena, plan);
+    state_.lists[j].write_pulls(state_.batch, state_.sizes, plans.arena, plan);
     state_.lists[j].write_samples(state_.trainers.samples(j), state_.batch, plans.arena, plan, need_of_);
   }
   history_.train(state_.batch, state_.trainers, state_.index.size());
@@ -165,17 +176,18 @@ IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena, con
   ++state_.iteration;
   sync_->after(plans);
   choose_hot_rows();
+  release_rows();
   place_slots(plans);
   return plans;
 }
 
 void Engine::look_ahead(const std::uint64_t* ids, std::size_t count, std::uint32_t iteration) {
-  check_in();
+  abandon_batch();
   sync_->look_ahead(ids, count, iteration);
 }
 
 void Engine::check_room() const {
-  if (state_.iteration == kMaxVersion) throw std::length_error("the engine counts at most 2^30 - 1 iterations");
+  if (state_.iteration == kMaxIteration) throw std::length_error("the engine counts at most 2^28 - 1 iterations");
   const std::uint64_t pinned = sync_->pinned_room();
   const std::vector<std::uint64_t> room = state_.trainers.room(state_.batch);
   for (unsigned j = 0; j < workers(); ++j) {
@@ -204,10 +216,10 @@ IterationPlans Engine::empty_plans(Arena&& arena) const {
 void Engine::forget_rows(IterationPlans& plans) {
   discarded_late_.assign(workers(), {});
   if (!row_limit_.active()) return;
-  row_limit_.make_room(state_.index, state_.batch, state_.iteration, forgotten_);
+  row_limit_.make_room(state_.index, state_.batch, state_.iteration, forgotten_, lives_);
   sync_->forget(forgotten_);
   plans.forgotten = reserve_column(plans.arena.u64, forgotten_.size());
-  plans.forgotten_below = first_version(row_limit_.life());
+  plans.forgotten_below = first_version(lives_.present());
   std::vector<std::vector<TransferRow>> discards(workers());
   for (std::size_t i = 0; i < forgotten_.size(); ++i) {
     const RowNumber number = forgotten_[i];
@@ -226,8 +238,12 @@ void Engine::forget_rows(IterationPlans& plans) {
   for (unsigned j = 0; j < workers(); ++j) {
     plans.workers[j].discards = append_rows(plans.arena, discards[j].data(), discards[j].size());
   }
+}
+
+void Engine::begin_lives() {
+  if (lives_.present() == 0) return;
   for (RowState& row : state_.batch.states) {
-    if (row.version == 0) row.life = row_limit_.life();
+    if (row.version == 0) row.life = lives_.present();
   }
 }
 
@@ -271,14 +287,15 @@ void Engine::train(const IterationPlans& plans) {
     const WorkerSet trainers = state_.trainers[x];
     // The state is read before `location`, its neighbour, is written, and written before it, field by field: what has
     // just been written in parts is slow to read as a whole.
-    const std::uint32_t version = row.version, life = row.life, pinned = row.pinned;
+    const std::uint32_t version = row.version, life = row.life, pinned = row.pinned, trainings = row.trainings;
     state_.directory.add(row, trainers, [next = next_slots_.data()](unsigned j) { return *next[j]++; });
-    reuse_.train(version);
+    reuse_.train(trainings);
     RowState& home = state_.index[numbers[x]];
     home.holders = trainers;
     home.version = version + 1;
     home.kind = pinned ? kClean : trainers.several() ? kSplit : kOwned;
     home.last_use = iteration;
+    home.trainings = trainings + (trainings < kManyTrainings);
     home.life = life;
     home.pinned = pinned;
     home.location = row.location;
@@ -344,8 +361,8 @@ std::size_t Engine::cache_bytes() const {
 
 std::size_t Engine::memory_bytes() const {
   return state_.index.memory_bytes() + state_.hot_rows.memory_bytes() + row_limit_.memory_bytes() +
-         history_.memory_bytes() + cache_bytes() + finder_.memory_bytes() + state_.batch.memory_bytes() +
-         sync_->memory_bytes();
+         state_.uncached.memory_bytes() + memory_.memory_bytes() + history_.memory_bytes() + cache_bytes() +
+         finder_.memory_bytes() + state_.batch.memory_bytes() + sync_->memory_bytes();
 }
 
 }  // namespace esd

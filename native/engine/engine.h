@@ -24,7 +24,9 @@
 #include "engine/plan/state.h"
 #include "engine/plan/worker_lists.h"
 #include "engine/rows/index_types.h"
+#include "engine/rows/lives.h"
 #include "engine/rows/state_index.h"
+#include "engine/rows/trainings_memory.h"
 #include "engine/sync/sync.h"
 
 namespace esd {
@@ -40,6 +42,8 @@ struct EngineOptions {
   std::string policy;                      // of cache replacement, see make_policy
   std::vector<std::uint32_t> table_sizes;  // of the tables' rows, see RowSizes
   std::uint64_t max_rows = 0;              // see RowLimit
+  std::uint32_t window = 0;    // iterations after which what a plan pushes is durable; 0: the engine knows all rows
+  std::size_t spare_rows = 0;  // rows that it knows although no worker caches them
   RowSizes::Shares gradient_shares, value_shares;
 };
 
@@ -117,6 +121,9 @@ class Engine {
 
   void look_up();
 
+  void abandon_batch();
+  void recall_trainings();
+
   // Move the states of the batch's rows out of the state index, and back.
   void check_out();
   void check_in();
@@ -125,25 +132,32 @@ class Engine {
   void check_room() const;
   IterationPlans empty_plans(Arena&& arena) const;
   void forget_rows(IterationPlans& plans);
+  void begin_lives();
   TransferRow discard_copy(RowNumber number, unsigned worker);
   void make_room(unsigned worker, IterationPlans& plans);
   void train(const IterationPlans& plans);
   void count_hits(const IterationPlans& plans);
+  void release_rows();
   void choose_hot_rows();
   void place_slots(IterationPlans& plans) const;
   void place_slots(FlushPlans& plans) const;
 
   std::string save(const SavedSync& saved);
   SavedSync load(const char* data, std::size_t size, bool warm);
+  void load_uncached(std::vector<UncachedRow>&& saved, bool complete);
 
   // What a snapshot holds.
   State state_;
   RowLimit row_limit_;
+  Lives lives_;
+  TrainingsMemory memory_;
   ReuseStatistics reuse_;
   TrainingHistory history_;
   std::uint64_t lookups_ = 0, hits_ = 0;  // of the last commit
   std::unique_ptr<Sync> sync_;
 
+  const std::uint32_t window_;
+  const std::size_t spare_rows_;
   IdFinder finder_;
   bool prepared_ = false;
 

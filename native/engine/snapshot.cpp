@@ -1,4 +1,5 @@
 // The engine's state as bytes: a header, all rows, all caches, and a checksum of everything before it.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,7 +20,8 @@
 namespace esd {
 namespace {
 
-constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '6'};
+constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '7'};
+constexpr char kMagicBefore[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '6'};  // of engines that released no row
 
 class Writer {
  public:
@@ -144,6 +146,67 @@ void load_directory(CopyDirectory& directory, Reader& in) {
   directory.restore(std::move(records), std::move(free_records));
 }
 
+// A row as snapshots before had it, which also had one for every unused number.
+struct RowStateBefore {
+  std::uint64_t id;
+  WorkerSet holders;
+  std::uint32_t version : 30;
+  std::uint32_t kind : 2;
+  std::uint32_t last_use;
+  std::uint32_t location : 8;
+  std::uint32_t pinned : 1;
+  std::uint32_t life : 23;
+  std::uint32_t slot;
+};
+
+RowState present_form(const RowStateBefore& row) {
+  const std::uint32_t trainings = std::min<std::uint32_t>(row.version, kManyTrainings);
+  return {row.id,    row.holders,  row.version, row.kind, row.last_use,
+          trainings, row.location, row.pinned,  row.life, row.slot};
+}
+
+void save_rows(const StateIndex& index, Writer& out) {
+  out.put(index.size());
+  out.put_block(index.unused().data(), index.unused().size());
+  for (RowNumber row = 0; row < index.size(); ++row) {
+    if (index[row].location != kUnused) out.put(index[row]);
+  }
+}
+
+// `read()` returns the state of the next row.
+template <typename Read>
+void add_rows(StateIndex& index, RowNumber count, const std::vector<RowNumber>& unused, Read read) {
+  std::vector<bool> is_gap(count);
+  for (const RowNumber row : unused) is_gap.at(row) = true;
+  for (RowNumber i = 0; i < count; ++i) {
+    if (is_gap[i]) {
+      index.add_gap();
+    } else {
+      const RowState row = read();
+      index[index.find_or_add(row.id)] = row;
+    }
+  }
+}
+
+void load_rows(StateIndex& index, Reader& in) {
+  const auto count = in.get<RowNumber>();
+  auto unused = in.get_block<std::vector<RowNumber>>();
+  add_rows(index, count, unused, [&] { return in.get<RowState>(); });
+  index.restore_unused(std::move(unused));
+}
+
+void load_rows_before(StateIndex& index, Reader& in) {
+  std::vector<RowStateBefore> rows(in.get<RowNumber>());
+  for (RowStateBefore& row : rows) row = in.get<RowStateBefore>();
+  auto unused = in.get_block<std::vector<RowNumber>>();
+  std::size_t at = 0;
+  add_rows(index, static_cast<RowNumber>(rows.size()), unused, [&] {
+    while (rows[at].location == kUnused) ++at;
+    return present_form(rows[at++]);
+  });
+  index.restore_unused(std::move(unused));
+}
+
 // Takes a row as the parameter server has it, cached by no worker.
 void forget_copies(RowState& row) {
   if (row.kind == kOwned || row.kind == kSplit) {
@@ -153,10 +216,17 @@ void forget_copies(RowState& row) {
   row.holders = {};
   row.location = kNowhere;
   row.pinned = 0;
-  row.slot = 0;
 }
 
 }  // namespace
+
+// Where the snapshot does not have all rows that no worker caches, their last copies count as just gone.
+void Engine::load_uncached(std::vector<UncachedRow>&& saved, bool complete) {
+  state_.uncached.restore(complete ? std::move(saved) : std::vector<UncachedRow>());
+  for (RowNumber row = 0; !complete && row < state_.index.size(); ++row) {
+    if (state_.index[row].location == kNowhere) state_.uncached.add(row, state_.index[row], state_.iteration);
+  }
+}
 
 std::string Engine::snapshot() { return save(sync_->save()); }
 
@@ -174,7 +244,7 @@ std::string Engine::save(const SavedSync& saved) {
   const bool prepared = prepared_;
   check_in();
   Writer out;
-  out.reserve(4096 + state_.index.size() * sizeof(RowState) + cache_bytes());
+  out.reserve(4096 + state_.index.ids() * sizeof(RowState) + memory_.memory_bytes() + cache_bytes());
   out.put(kMagic);
   out.put_block(state_.policy.data(), state_.policy.size());
   out.put_block(state_.cache_sizes.data(), state_.cache_sizes.size());
@@ -183,10 +253,11 @@ std::string Engine::save(const SavedSync& saved) {
   out.put(lookups_);
   out.put(hits_);
   out.put(reuse_);
-  out.put(row_limit_.life());
-  out.put(state_.index.size());
-  for (RowNumber row = 0; row < state_.index.size(); ++row) out.put(state_.index[row]);
-  out.put_block(state_.index.unused().data(), state_.index.unused().size());
+  out.put(lives_.present());
+  save_rows(state_.index, out);
+  const std::vector<UncachedRow> uncached = state_.uncached.records();
+  out.put_block(uncached.data(), uncached.size());
+  out.put_block(memory_.entries().data(), memory_.entries().size());
   out.put_block(state_.hot_rows.flags().data(), state_.hot_rows.flags().size());
   out.put(saved.workers);
   out.put(saved.flushed);
@@ -203,7 +274,8 @@ std::string Engine::save(const SavedSync& saved) {
 // The checksum vouches for what follows the header; the header decides whether the snapshot is of such an engine.
 SavedSync Engine::load(const char* data, std::size_t size, bool warm) {
   constexpr std::size_t kSum = sizeof(std::uint64_t);
-  if (size < sizeof kMagic + kSum || std::memcmp(data, kMagic, sizeof kMagic) != 0) {
+  const bool before = size >= sizeof kMagic && std::memcmp(data, kMagicBefore, sizeof kMagic) == 0;
+  if (size < sizeof kMagic + kSum || (!before && std::memcmp(data, kMagic, sizeof kMagic) != 0)) {
     throw std::invalid_argument("not a snapshot of a dispatch engine of this version");
   }
   std::uint64_t sum;
@@ -228,19 +300,27 @@ SavedSync Engine::load(const char* data, std::size_t size, bool warm) {
   const auto lookups = in.get<std::uint64_t>();
   const auto hits = in.get<std::uint64_t>();
   const auto reuse = in.get<ReuseStatistics>();
-  const auto life = in.get<std::uint32_t>();
-  StateIndex index;
-  const auto rows = in.get<RowNumber>();
-  for (RowNumber i = 0; i < rows; ++i) {
-    auto row = in.get<RowState>();
-    if (row.location == kUnused) {
-      index.add_gap();
-      continue;
-    }
-    if (!warm) forget_copies(row);
-    index[index.find_or_add(row.id)] = row;
+  auto life = in.get<std::uint32_t>();
+  if (before) life += life & 1;  // rows were born with their initial values in any life
+  if (window_ == 0 && continues(life)) {
+    throw std::invalid_argument(
+        "the snapshot is of an engine that did not know all rows of the table any more, and a limit of rows needs "
+        "that: "
+        "go on without max_rows (--max-rows)");
   }
-  index.restore_unused(in.get_block<std::vector<RowNumber>>());
+  StateIndex index;
+  std::vector<UncachedRow> uncached;
+  HugeVector<std::uint32_t> memory;
+  if (before) {
+    load_rows_before(index, in);
+  } else {
+    load_rows(index, in);
+    uncached = in.get_block<std::vector<UncachedRow>>();
+    memory = in.get_block<HugeVector<std::uint32_t>>();
+  }
+  for (RowNumber row = 0; !warm && row < index.size(); ++row) {
+    if (index[row].location != kUnused) forget_copies(index[row]);
+  }
   state_.hot_rows.restore(in.get_block<std::vector<std::uint8_t>>());  // the policies of the caches look at it
   SavedSync saved;
   saved.workers = in.get<WorkerSet>();
@@ -258,8 +338,11 @@ SavedSync Engine::load(const char* data, std::size_t size, bool warm) {
   lookups_ = lookups;
   hits_ = hits;
   state_.index = std::move(index);
+  load_uncached(std::move(uncached), warm && !before);
+  memory_.restore(std::move(memory));
   reuse_ = reuse;
-  row_limit_.restore(state_.index, life);
+  lives_ = Lives(life);
+  row_limit_.restore(state_.index);
   state_.directory = std::move(directory);
   state_.caches = std::move(caches);
   prepared_ = false;

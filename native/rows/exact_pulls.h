@@ -76,7 +76,8 @@ class ExactPulls {
 
   // Writes the answer with all of the first `limit` due rows that have their wanted version; the others then lag. For
   // each row, `read(id, wanted, out, bytes)` copies its first `bytes` bytes to `out` if its version is `wanted`, and
-  // returns its version.
+  // returns its version. Of a row that continues an earlier life, and has no optimizer state but zeros, only the values are
+  // sent: it was never trained.
   //
   // Returns the size of the message; 0 if it would be empty. If a row is stale, only `stale` changes.
   template <typename Read>
@@ -90,6 +91,8 @@ class ExactPulls {
     std::vector<std::uint32_t>& behind = last_behind_;
     found.clear();
     behind.clear();
+    positions_.clear();
+    bool any_untrained = false;
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint32_t position = due_[i];
       const std::size_t row_bytes = size_of(position, bytes);
@@ -100,7 +103,12 @@ class ExactPulls {
       }
       const bool there = version == wanted_[position];
       (there ? found : behind).push_back(position);
-      if (there) rows_end += row_bytes;
+      if (!there) continue;
+      const bool untrained = row_bytes > bytes.values && trainings_of(version) == 0 && continues(version) &&
+                             all_zero(rows_end + bytes.values, rows_end + row_bytes);
+      rows_end += untrained ? bytes.values : row_bytes;
+      positions_.push_back(position | (untrained ? wire::kValuesOnly : 0));
+      any_untrained |= untrained;
     }
     due_.erase(due_.begin(), due_.begin() + static_cast<std::ptrdiff_t>(n));
     const auto middle = static_cast<std::ptrdiff_t>(lagging_.size());
@@ -109,7 +117,8 @@ class ExactPulls {
     if (found.empty() && !stored.any && !done()) return 0;
     if (!found.empty()) {
       writer.rows(rows, rows_end);
-      if (found.front() != cursor_ || found.back() != cursor_ + found.size() - 1) writer.positions(found);
+      const bool in_order = found.front() == cursor_ && found.back() == cursor_ + found.size() - 1;
+      if (!in_order || any_untrained) writer.positions(positions_);
       cursor_ = found.back() + 1;
     }
     if (done()) writer.done();
@@ -117,6 +126,10 @@ class ExactPulls {
   }
 
  private:
+  static bool all_zero(const std::uint8_t* begin, const std::uint8_t* end) {
+    return std::all_of(begin, end, [](std::uint8_t byte) { return byte == 0; });
+  }
+
   std::size_t size_of(std::uint32_t position, PulledBytes bytes) const {
     return position < whole_ ? bytes.whole : bytes.values;
   }
@@ -135,11 +148,13 @@ class ExactPulls {
   std::vector<std::uint32_t> lagging_;
   std::vector<std::uint32_t> last_found_;
   std::vector<std::uint32_t> last_behind_;
+  std::vector<std::uint32_t> positions_;  // of the last answer, as it names them
   std::optional<Stale> stale_;
   std::uint64_t cursor_ = 0;  // the position after the last answered one
 };
 
-// Reads rows of a table in memory; a row that was not trained in the wanted life has its initial values.
+// Reads rows of a table in memory. A row that was not trained in the wanted life has its initial values, or the stored ones
+// if the life continues an earlier one.
 class ExactReader {
  public:
   ExactReader(const RowTable& table, const InitialRows& initial)
@@ -148,12 +163,14 @@ class ExactReader {
   std::int64_t operator()(std::uint64_t id, std::int64_t wanted, std::uint8_t* out, std::size_t bytes) const {
     const std::int64_t birth = at_birth(wanted);
     std::int64_t version = 0;
+    bool read = false;
     table_.look_up(id, [&](std::int64_t stored, const std::byte* floats) {
       version = stored;
-      if (stored > birth && stored == wanted) std::memcpy(out, floats, bytes);
+      read = stored > birth ? stored == wanted : stored > 0 && birth == wanted && continues(birth);
+      if (read) std::memcpy(out, floats, bytes);
     });
     if (version > birth) return version;
-    if (birth == wanted) {
+    if (birth == wanted && !read) {
       fill_initial(initial_, id, row_.data());
       std::memcpy(out, row_.data(), bytes);
     }

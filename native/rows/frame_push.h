@@ -171,7 +171,7 @@ class GradientPush {
       const std::int64_t birth = at_birth(split.target - 1);
       bool trained = false;
       parts_.rows.look_up(id, [&](std::int64_t version, const std::byte* floats) {
-        trained = version > birth;
+        trained = version > birth || (version > 0 && continues(birth));
         if (trained) std::memcpy(row_.data(), floats, row_.size() * sizeof(float));
       });
       if (!trained) fill_initial(facts_.initial, id, row_.data());

@@ -17,9 +17,11 @@
 
 namespace esd::rows {
 
-// A version encodes how often the row was trained in its present life: life * 2^30 + trainings
+// A version encodes how often the row was trained in its present life, and whether the life continues an earlier one: it
+// is life * 2^30 + trainings, and odd lives do
 // (services/domain/versions.py).
 inline std::int64_t trainings_of(std::int64_t version) { return version & ((std::int64_t{1} << 30) - 1); }
+inline bool continues(std::int64_t version) { return (version >> 30 & 1) != 0; }
 
 class RowTable {
  public:

@@ -2,11 +2,13 @@
 // their places. answer_writer.h is the other side.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
 
+#include "wire/answer_writer.h"
 #include "wire/protobuf.h"
 
 namespace esd::wire {
@@ -61,8 +63,9 @@ struct AnsweredRows {
   const std::int64_t* places;  // [n]: the row of `rows` for each row that is asked for
   bool* arrived;               // [n]
   std::size_t n;
-  std::size_t stateless;  // number of rows at the end that come without their optimizer state
-  std::size_t cursor;     // index after the row that came last
+  std::size_t stateless;        // number of rows at the end that come without their optimizer state
+  std::size_t cursor;           // index after the row that came last
+  std::size_t bytes_asked = 0;  // of the rows that came, with the state that they came without because it is zero
 
   // Copies the rows of a message to their places and returns their number. Throws std::invalid_argument if a row is not
   // whole, was not asked for, or comes a second time.
@@ -74,17 +77,22 @@ struct AnsweredRows {
     std::size_t count = 0;
     for (; row < end; ++count) {
       std::size_t at = cursor;
+      bool values_only = false;
       if (answer.positions.size > 0) {
         if (count == positions_listed) refuse_parts();
         std::uint32_t position;
         std::memcpy(&position, positions + count * sizeof position, sizeof position);
-        at = position;
+        at = position & ~kValuesOnly;
+        values_only = position != at;
       }
       if (at >= n || arrived[at]) throw std::invalid_argument("the answer has rows that are not asked for");
-      const std::size_t bytes = (at < n - stateless ? width : dimension) * sizeof(float);
-      if (bytes > static_cast<std::size_t>(end - row)) refuse_parts();
-      std::memcpy(rows + static_cast<std::size_t>(places[at]) * width, row, bytes);
-      row += bytes;
+      const std::size_t asked = at < n - stateless ? width : dimension, sent = values_only ? dimension : asked;
+      if (sent * sizeof(float) > static_cast<std::size_t>(end - row)) refuse_parts();
+      float* const place = rows + static_cast<std::size_t>(places[at]) * width;
+      std::memcpy(place, row, sent * sizeof(float));
+      std::fill(place + sent, place + asked, 0.0f);
+      row += sent * sizeof(float);
+      bytes_asked += asked * sizeof(float);
       arrived[at] = true;
       cursor = at + 1;
     }

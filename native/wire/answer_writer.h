@@ -18,6 +18,9 @@ struct Stored {
   std::uint64_t already_known = 0;
 };
 
+// Set in the position of a row that comes without its optimizer state, which is all zero, although it was asked for.
+inline constexpr std::uint32_t kValuesOnly = 1u << 31;
+
 class AnswerWriter {
  public:
   static constexpr std::size_t kBesideRows = 64;  // more than an answer takes without rows and positions

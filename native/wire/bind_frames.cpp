@@ -111,14 +111,14 @@ void bind_frames(nb::module_& m) {
               require(places.data()[i] >= 0 && static_cast<std::size_t>(places.data()[i]) < rows.shape(0),
                       "a place is not in rows");
             }
-            AnsweredRows answered{rows.data(), rows.shape(1), dimension, places.data(), arrived.data(),
-                                  n,           stateless,     cursor};
+            AnsweredRows answered{rows.data(), rows.shape(1), dimension, places.data(), arrived.data(), n,
+                                  stateless,   cursor,        0};
             std::size_t count;
             {
               const nb::gil_scoped_release release;
               count = answered.scatter(data_of(message), answer);
             }
-            return nb::make_tuple(count, answered.cursor);
+            return nb::make_tuple(count, answered.cursor, answered.bytes_asked);
           },
           "message"_a, "rows"_a.noconvert(), "places"_a.noconvert(), "arrived"_a.noconvert(), "stateless"_a,
           "dimension"_a, "cursor"_a);

@@ -21,7 +21,7 @@ from esd.services.domain.worker_set import WorkerSet
 
 _LONGEST_STEP = 2**20  # from one epoch to the next; a cluster of many shards that often die needs a few dozen
 _MOST_PENDING = 8  # checkpoints with parts that are not committed yet; a job makes one or two at a time
-_MOST_PARTS = 8  # parts of one checkpoint; five kinds exist
+_MOST_PARTS = 64  # parts of one checkpoint; five kinds exist, and a long snapshot is several parts
 
 
 def go_back(store: TableStore, record: HistoryRecord, checkpoint: int, epoch: int) -> tuple[HistoryRecord, int]:

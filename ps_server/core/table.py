@@ -19,7 +19,7 @@ from esd.ps_server.core.store import BlobStore, TableStore
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.rows import GradientBlock, RowBlock, check_columns, check_distinct, check_versions
 from esd.services.domain.tables import TableSpec
-from esd.services.domain.versions import MAX_VERSION, at_birth
+from esd.services.domain.versions import MAX_VERSION, at_birth, continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ class Table:
         Args:
             ids: uint64 [r].
             wanted: int64 [r], versions; a row must be in the life of its version or a later one. None: any life will
-                do. A row that was not trained in that life has its initial values, even if an earlier life is stored.
+                do. A row that was not trained in that life has the values of its birth: its initial values, even if an
+                earlier life is stored, or the stored values, if the life continues an earlier one.
         """
         return self._born(self._store.rows.read(ids), wanted)
 
@@ -223,10 +224,10 @@ class Table:
         return self._store.partials.memory_bytes
 
     def _born(self, block: RowBlock, wanted: NDArray[np.int64] | None) -> RowBlock:
-        """Gives rows that were not trained in the wanted life their initial values; returns the block."""
+        """Gives rows that were not trained in the wanted life the values of their birth; returns the block."""
         births = np.zeros_like(block.versions) if wanted is None else at_birth(wanted)
         unborn = block.versions < np.maximum(births, 1)
-        block.versions[unborn] = 0
+        block.versions[unborn & ~continues(births)] = 0
         spec = self.spec
         native.initialise(block.ids, block.versions, block.rows, spec.dimension, spec.seed, spec.init_scale)
         block.versions[unborn] = births[unborn]

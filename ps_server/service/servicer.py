@@ -39,7 +39,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 SERVICE = ps_pb2.DESCRIPTOR.services_by_name["ParameterServer"].full_name
 
-_PART_NAME = re.compile(r"[a-z]{1,32}")
+_PART_NAME = re.compile(r"[a-z]{1,32}(-[1-9][0-9]{0,3})?")
 
 
 def add_to_server(servicer: ParameterServer, server: Any) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from esd.services.domain.ids import parts_of_tables, table_of
 from esd.services.domain.jobs import JobSpec
-from esd.services.domain.versions import trainings
+from esd.services.domain.versions import continues, trainings
 from esd.services.domain.worker_set import WorkerSet
 
 Column = TypeVar("Column", bound=np.generic)
@@ -314,12 +314,14 @@ class IterationPlan:
 
         A row that several workers train now does: the parameter server takes the step, and here a partial gradient
         replaces the row, which must be pulled again before its next use. So does a row that was never trained in its
-        present life: its state is 0.
+        present life: its state is 0. Of a row that continues an earlier life, the parameter server sends no state if it
+        was never trained.
         """
         contributors = self.unique_contributors
         split_ids = self.unique_ids[(contributors & (contributors - np.uint64(1))) != 0]
         before, behind = (np.searchsorted(split_ids, self.pulls.ids, side) for side in ("left", "right"))
-        stateless: NDArray[np.bool_] = (behind > before) | (trainings(self.pulls.versions) == 0)
+        versions = self.pulls.versions
+        stateless: NDArray[np.bool_] = (behind > before) | (trainings(versions) == 0) & ~continues(versions)
         return stateless
 
 

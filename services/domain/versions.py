@@ -1,9 +1,11 @@
 """Versions of rows, which may have several lives.
 
-A table with a limit forgets rows, and a forgotten row may come back: it then starts a new life, untrained. A version
-encodes both: life x 2^30 + the number of trainings in that life. Lives only rise, so every version of a new life is
-above all versions of the old ones. In a table that forgets nothing all rows are in life 0, and a version is a number of
-trainings.
+A version encodes the life of a row and its trainings: life x 2^30 + the number of trainings in that life. Lives only
+rise, so every version of a new life is above all versions of the lives before it.
+
+A row that is born in an even life has its initial values: it is new, or the table has forgotten it. A row that is born
+in an odd life continues with what the parameter server has. The dispatcher no longer knows such a row, since no worker
+has cached it for a while; all pushes of it are durable by then, so what the parameter server has is the latest value.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_VERSION = 2**53 - 1  # stores may compare versions as float64 (Lua in Redis does)
-_TRAININGS = np.int64(2**30 - 1)
+_LIFE = np.int64(2**30)
+_TRAININGS = _LIFE - 1
 
 
 def trainings(versions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -21,5 +24,10 @@ def trainings(versions: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def at_birth(versions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns the first version of the life of each version, int64 [r]: at it a row has its initial values."""
+    """Returns the first version of the life of each version, int64 [r]."""
     return versions & ~_TRAININGS
+
+
+def continues(versions: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Returns whether the life of each version began with what the parameter server had, bool [r]."""
+    return (versions & _LIFE) != 0

@@ -178,8 +178,9 @@ SOLVER_GAP = Gauge(
 )
 KNOWN_ROWS = Gauge(
     "esd_known_rows",
-    "Rows that the plans so far train, in all tables of the job, under the name of the first. At esd_row_limit the job "
-    "ends: raise --max-rows before, or hash the ids to fewer. With --at-max-rows forget it stays there, see "
+    "Rows that the dispatcher knows, in all tables of the job, under the name of the first: the cached ones and some "
+    "more. With --max-rows these are all rows that the plans so far train. At esd_row_limit the job then ends: raise "
+    "--max-rows before, or hash the ids to fewer. With --at-max-rows forget it stays there, see "
     "esd_forgotten_rows_total.",
     ("table",),
     registry=REGISTRY,

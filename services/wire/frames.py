@@ -175,7 +175,7 @@ class PulledRows:
             Internal: a row is not whole, was not asked for, or comes a second time.
         """
         try:
-            count, self._cursor = answer.parts.scatter(
+            count, self._cursor, size = answer.parts.scatter(
                 answer.message,
                 self._rows,
                 self._places,
@@ -187,7 +187,7 @@ class PulledRows:
         except ValueError as error:
             raise Internal(f"a pull of {self.wanted} rows was answered wrongly: {error}") from None
         self.missing -= count
-        self.bytes_missing -= answer.parts.row_bytes
+        self.bytes_missing -= size
 
 
 def _sequence_field(sequence: int) -> bytes:

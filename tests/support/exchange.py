@@ -109,8 +109,10 @@ def answered_rows(
     start, last = 0, -1
     while start < len(sent):
         at = listed[len(rows)] if listed else cursor + len(rows)
+        untrained, at = divmod(at, 2**31)  # a whole row was asked for, and its state is 0
         assert last < at < pulls
-        rows[at] = sent[start : start + (spec.row_bytes if at < pulls - stateless else 4 * spec.dimension)]
+        whole = at < pulls - stateless and not untrained
+        rows[at] = sent[start : start + (spec.row_bytes if whole else 4 * spec.dimension)]
         start, last = start + len(rows[at]), at
     assert start == len(sent)
     assert len(listed) in (0, len(rows))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from esd.dispatcher.core.checkpoint_schedule import CheckpointSchedule
 from esd.dispatcher.core.learned import Snapshot
+from esd.dispatcher.service.checkpoint.pieces import join, pieces
 from esd.dispatcher.service.checkpoint.servers import CheckpointStore
 from esd.dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
 from esd.dispatcher.service.state.worker_record import WorkerRecord
@@ -230,7 +231,7 @@ class Checkpoints:
         await self.store.with_room(lambda: self.store.restore(self.latest.iteration, self.epoch))
         if not self.latest.iteration:
             return RestoredCheckpoint(self.latest, self.epoch, None, None)
-        engine = await self.read_part("engine")
+        engine = await join("engine", self.latest.has_part, self.read_part)
         if self.latest.iteration == self._job.first_iteration:  # an earlier job's figures do not count here
             return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine), None)
         progress = await self.read_part("progress")
@@ -301,8 +302,7 @@ class Checkpoints:
             _log.warning("the sample log could not be trimmed: %s", error)
 
     async def _write(self, pending: PendingCheckpoint, epoch: int) -> None:
-        parts = {
-            "engine": pending.planner.engine,
+        parts = pieces("engine", pending.planner.engine) | {
             "learned": pending.planner.learned,
             "progress": pending.progress,
             "feedback": pending.feedback,

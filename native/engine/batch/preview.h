@@ -46,7 +46,7 @@ inline Preview preview(const PreparedBatch& batch, const RowSizes& sizes, const 
       row.holders.for_each([&](int j) { result.moved[j] += pushed; });
     }
     const bool in_parts = together && trainers[x].several();
-    const double pulled = in_parts || row.version == 0 ? sizes.value_shares()[table] * size : size;
+    const double pulled = in_parts || row.trainings == 0 ? sizes.value_shares()[table] * size : size;
     (trainers[x] - row.latest()).for_each([&](int j) { result.moved[j] += pulled; });
     if (!pushed_next) continue;
     const double pushed = in_parts || !together ? share * size : size;

@@ -14,11 +14,10 @@ void RowLimit::check(const PreparedBatch& batch) const {
     throw std::invalid_argument("the batch has " + std::to_string(batch.distinct()) + " rows, max_rows is " +
                                 std::to_string(limit_));
   }
-  if (life_ == kMaxLife) throw std::length_error("the engine counts at most 2^23 - 1 lives of forgotten rows");
 }
 
 void RowLimit::make_room(const StateIndex& index, const PreparedBatch& batch, std::uint32_t now,
-                         std::vector<RowNumber>& forgotten) {
+                         std::vector<RowNumber>& forgotten, Lives& lives) {
   forgotten.clear();
   for (const RowState& row : batch.states) rows_ += row.version == 0;
   for (; rows_ > limit_ && first_ < records_.size(); ++first_) {
@@ -27,7 +26,7 @@ void RowLimit::make_room(const StateIndex& index, const PreparedBatch& batch, st
     // A row of the batch is passed over for good, since it gets a new record.
     if (!is_last(records_[first_], row) || row.location == kInBatch) continue;
     forgotten.push_back(records_[first_].row);
-    life_ = std::max(life_, std::uint32_t{row.life} + 1);
+    lives.forget(row);
     --rows_;
   }
   if (records_.size() > 2 * rows_ + kSlack) sweep(index);
@@ -46,8 +45,7 @@ void RowLimit::sweep(const StateIndex& index) {
   first_ = 0;
 }
 
-void RowLimit::restore(const StateIndex& index, std::uint32_t life) {
-  life_ = life;
+void RowLimit::restore(const StateIndex& index) {
   rows_ = 0;
   records_.clear();
   first_ = 0;

@@ -12,6 +12,7 @@
 
 #include "engine/batch/prepared_batch.h"
 #include "engine/rows/index_types.h"
+#include "engine/rows/lives.h"
 #include "engine/rows/row_state.h"
 #include "engine/rows/state_index.h"
 
@@ -24,20 +25,16 @@ class RowLimit {
 
   bool active() const { return limit_ > 0; }
 
-  // Throws std::invalid_argument when the batch alone has more rows, std::length_error when rows were forgotten too
-  // often.
+  // Throws std::invalid_argument when the batch alone has more rows.
   void check(const PreparedBatch& batch) const;
 
   // Makes room for the rows of the batch, which iteration `now` trains. Fills `forgotten` with the rows that have to be
-  // forgotten, in the order of their last training, ties by id; none of them is in the batch.
+  // forgotten, in the order of their last training, ties by id; none of them is in the batch. Ends their lives.
   void make_room(const StateIndex& index, const PreparedBatch& batch, std::uint32_t now,
-                 std::vector<RowNumber>& forgotten);
-
-  // The life of rows that are born now: above that of every row that was forgotten.
-  std::uint32_t life() const { return life_; }
+                 std::vector<RowNumber>& forgotten, Lives& lives);
 
   // Starts from the rows of a restored index.
-  void restore(const StateIndex& index, std::uint32_t life);
+  void restore(const StateIndex& index);
 
   std::size_t memory_bytes() const { return records_.capacity() * sizeof(Record); }
 
@@ -55,7 +52,6 @@ class RowLimit {
 
   std::uint64_t limit_;
   std::uint64_t rows_ = 0;  // trained rows of the table
-  std::uint32_t life_ = 0;
   std::vector<Record> records_;
   std::size_t first_ = 0;  // the records before it have been taken
 };

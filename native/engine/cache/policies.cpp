@@ -126,7 +126,7 @@ class ReusePolicy final : public Policy {
     for (std::size_t i = 0; i < count; ++i) {
       if (i + kAhead < count) index_.prefetch(copies_[slots[i + kAhead]].row);
       Copy& copy = copies_[slots[i]];
-      copy.mark = std::min<std::uint32_t>(index_[copy.row].version + 1, ReuseQueues::kMostTrainings);
+      copy.mark = std::min<std::uint32_t>(index_[copy.row].trainings + 1, ReuseQueues::kMostTrainings);
       copy.outdated = 0;
       current_.push(copies_, slots[i]);
     }

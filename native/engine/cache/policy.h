@@ -39,8 +39,8 @@ class Policy {
   virtual std::size_t memory_bytes() const = 0;
 };
 
-// What a policy may know of rows besides its copies. All members outlive it. The version of a row in `index` is how many
-// iterations before the present one have trained it, also while the row is checked out.
+// What a policy may know of rows besides its copies. All members outlive it. The trainings of a row in `index` are those
+// before the present iteration, also while the row is checked out.
 struct RowTraits {
   const RowSizes& sizes;
   const HotRows& hot;

@@ -61,7 +61,7 @@ struct JointInstance {
 template <unsigned Width>
 SharedRow describe(const RowState& state, std::uint32_t size, TableNumber table, WorkerSet next,
                    const JointLinks<Width>& links) {
-  const std::uint32_t reuse = next.empty() ? ReuseStatistics::class_of(state.version + 1) : ReuseStatistics::kCertain;
+  const std::uint32_t reuse = next.empty() ? ReuseStatistics::class_of(state.trainings + 1) : ReuseStatistics::kCertain;
   const bool owned = state.kind == kOwned;
   const auto owner = owned ? static_cast<std::uint8_t>(state.holders.first()) : SharedRow::kNobody;
   return {state.latest(),
@@ -72,7 +72,7 @@ SharedRow describe(const RowState& state, std::uint32_t size, TableNumber table,
           static_cast<std::int32_t>(size),
           owner,
           table,
-          state.version == 0,
+          state.trainings == 0,
           next};
 }
 
@@ -87,7 +87,7 @@ template <unsigned Width>
                                            TableNumber table, std::int32_t* costs) {
   add_next(next, links, table, costs);
   if (state.kind != kOwned)
-    return add_pulls<Width>(state.latest(), links.pulled_alone(state.version == 0, table), 0, costs);
+    return add_pulls<Width>(state.latest(), links.pulled_alone(state.trainings == 0, table), 0, costs);
   const int owner = state.holders.first();
   add_pulls<Width>(state.holders, links.pull, links.pull[owner], costs);
   costs[owner] -= links.pull[owner];

@@ -13,8 +13,8 @@ class ReuseStatistics {
 
   static std::uint32_t class_of(std::uint32_t trainings) { return std::min(trainings, kClasses - 1); }
 
-  // Notes that a row that was trained `version` times is trained once more.
-  void train(std::uint32_t version) { ++reached_[std::min(version + 1, kClasses)]; }
+  // Notes that a row that was trained `trainings` times is trained once more.
+  void train(std::uint32_t trainings) { ++reached_[std::min(trainings + 1, kClasses)]; }
 
   // The probability that a row of class c, 1..15, is trained again: the share of such rows that were.
   double probability(std::uint32_t c) const {

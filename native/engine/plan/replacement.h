@@ -109,6 +109,7 @@ void Replacement::evict(unsigned worker, CacheMirror& cache, DepartureOf departu
     row.holders.remove(worker);
     if (row.holders.empty()) row.kind = kClean;
     state_.directory.remove(row, worker);
+    if (row.location == kNowhere) state_.uncached.add(copy.row, row, state_.iteration);
   }
   for (const Departure departure : {kDropped, kRowPushed, kGradientPushed}) {
     departures_[departure].end_at(departure_ends[departure]);

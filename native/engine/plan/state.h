@@ -20,16 +20,18 @@
 #include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
 #include "engine/rows/state_index.h"
+#include "engine/rows/uncached_rows.h"
 
 namespace esd {
 
 struct State {
-  State(std::vector<std::uint32_t> cache_sizes, std::string policy, RowSizes sizes)
+  State(std::vector<std::uint32_t> cache_sizes, std::string policy, RowSizes sizes, bool releases_rows)
       : cache_sizes(std::move(cache_sizes)),
         policy(std::move(policy)),
         sizes(std::move(sizes)),
         caches(make_caches()),
         directory(workers()),
+        uncached(releases_rows),
         lists(workers()) {}
   State(const State&) = delete;  // the policies of the caches refer to `index` and `hot_rows`
   State& operator=(const State&) = delete;
@@ -60,6 +62,7 @@ struct State {
   HotRows hot_rows;
   std::vector<std::unique_ptr<CacheMirror>> caches;  // by worker
   CopyDirectory directory;
+  UncachedRows uncached;
   std::uint32_t iteration = 0;
 
   // Of the iteration at hand.

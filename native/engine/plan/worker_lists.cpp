@@ -115,14 +115,16 @@ void WorkerLists::write_pushes(const PreparedBatch& batch, const CopyDirectory& 
   }
 }
 
-void WorkerLists::write_pulls(const RowSizes& sizes, Arena& arena, WorkerPlan& plan) const {
+void WorkerLists::write_pulls(const PreparedBatch& batch, const RowSizes& sizes, Arena& arena, WorkerPlan& plan) const {
   plan.pulls = reserve_transfers(arena, pulls[kEarly].size() + pulls[kLate].size(), pulls[kEarly].size());
   TransferWriter writer(arena, plan.pulls);
   const std::uint64_t* ids = arena.u64.data() + plan.unique_ids.begin;
   const SlotIndex* slots = arena.u32.data() + plan.unique_slots.begin;
   const std::int64_t* versions = arena.i64.data() + plan.unique_versions.begin;
   const std::uint64_t* contributors = arena.u64.data() + plan.unique_contributors.begin;
-  const auto stateless = [&](NeedIndex i) { return pulled_stateless(WorkerSet{contributors[i]}, versions[i]); };
+  const auto stateless = [&](NeedIndex i) {
+    return pulled_stateless(WorkerSet{contributors[i]}, versions[i], batch.states[needs[i].row]);
+  };
   for (const Timing timing : {kEarly, kLate}) {
     for (const NeedIndex i : pulls[timing]) writer.write(timing, ids[i], slots[i], versions[i]);
     if (sizes.uniform()) {

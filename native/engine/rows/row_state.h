@@ -1,8 +1,8 @@
 // What the engine knows about one embedding row (docs/semantics.md).
 //
-//   byte 0        8         16                24         28                              32
-//        | id     | holders | version   kind  | last_use | location pinned     life      | slot |
-//        | 64     | 64      | 30        2     | 32       | 8        1          23        | 32   |   bits
+//   byte 0        8         16                20                   24                             28
+//        | id     | holders | version   kind  | last_use trainings | location pinned     life      | slot |
+//        | 64     | 64      | 30        2     | 28       4         | 8        1          23        | 32   |   bits
 //
 // These are 32 bytes, so two rows share a cache line and none straddles two.
 #pragma once
@@ -25,32 +25,33 @@ enum RowKind : std::uint32_t {
 enum RowLocation : std::uint32_t {
   kShared = kMaxWorkers,  // cached by several workers, or split: `slot` numbers a record of the copy directory
   kInBatch,               // checked out to the prepared batch: `slot` is the row's BatchIndex
-  kNowhere,               // cached by no worker
+  kNowhere,               // cached by no worker: `slot` is the iteration from which on that is so
   kUnused,                // there is no row: its number is free
 };
 
 constexpr std::uint32_t kMaxVersion = (1u << 30) - 1;
+constexpr std::uint32_t kMaxIteration = (1u << 28) - 1;
 constexpr std::uint32_t kMaxLife = (1u << 23) - 1;  // full versions stay below 2^53
+constexpr std::uint32_t kManyTrainings = 15;        // rows that were trained more often are alike
+
+// A row is born with its initial values in an even life, and in an odd one with what the parameter server has: the engine
+// knew the row once, or may have (engine/release.cpp).
+inline bool continues(std::uint32_t life) { return (life & 1) != 0; }
 
 // The full version of a row that is born in a life and not trained yet (services/domain/versions.py).
 inline std::int64_t first_version(std::uint32_t life) { return std::int64_t{life} << 30; }
 
-// Whether a worker that pulls a row, for a training by `trainers`, needs no optimizer state: the server takes the step of a
-// split row, and a row that was not trained in its present life, as a full version tells, has none but zeros.
-inline bool pulled_stateless(WorkerSet trainers, std::int64_t full_version) {
-  return trainers.several() | ((full_version & kMaxVersion) == 0);
-}
-
 struct RowState {
   std::uint64_t id;
-  WorkerSet holders;           // as `kind` says
-  std::uint32_t version : 30;  // how many iterations have trained the row in its present life
-  std::uint32_t kind : 2;      // RowKind
-  std::uint32_t last_use;      // the last of these iterations; meaningless at version 0
-  std::uint32_t location : 8;  // a worker, or RowLocation
-  std::uint32_t pinned : 1;    // whether its copies stay in their caches, in no order of replacement
-  std::uint32_t life : 23;     // meaningless at version 0
-  std::uint32_t slot;          // SlotIndex at the only worker that caches the row, or what `location` says
+  WorkerSet holders;            // as `kind` says
+  std::uint32_t version : 30;   // how many iterations have trained the row in its present life
+  std::uint32_t kind : 2;       // RowKind
+  std::uint32_t last_use : 28;  // the last of these iterations; meaningless at version 0
+  std::uint32_t trainings : 4;  // in all its lives, as far as is known, up to kManyTrainings
+  std::uint32_t location : 8;   // a worker, or RowLocation
+  std::uint32_t pinned : 1;     // whether its copies stay in their caches, in no order of replacement
+  std::uint32_t life : 23;      // meaningless at version 0
+  std::uint32_t slot;           // SlotIndex at the only worker that caches the row, or what `location` says
 
   // The version as plans and the parameter server name it: above every version of the row's earlier lives.
   std::int64_t full_version() const { return first_version(life) + version; }
@@ -63,5 +64,13 @@ struct RowState {
   WorkerSet latest() const { return holders.when((kind == kClean) | (kind == kOwned)); }
 };
 static_assert(sizeof(RowState) == 32);
+
+// Whether a worker that pulls the row at this full version, for a training by `trainers`, gets no optimizer state: the
+// server takes the step of a split row, and a row that was never trained has none but zeros. Of a row that continues an
+// earlier life the server knows that, and here it is an estimate.
+inline bool pulled_stateless(WorkerSet trainers, std::int64_t full_version, const RowState& row) {
+  const bool untrained = (full_version & kMaxVersion) == 0;
+  return trainers.several() | (untrained & (!continues(row.life) | (row.trainings == 0)));
+}
 
 }  // namespace esd

@@ -164,7 +164,7 @@ void StateIndex::forget(RowNumber number) {
     break;
   }
   --segment.size;
-  row = {0, {}, 0, kClean, 0, kUnused, 0, 0, 0};
+  row = {0, {}, 0, kClean, 0, 0, kUnused, 0, 0, 0};
   unused_.push_back(number);
 }
 
@@ -205,13 +205,13 @@ void StateIndex::close_gap(const Segment& segment, std::uint32_t b, unsigned pos
 
 RowNumber StateIndex::append(std::uint64_t id) {
   const RowNumber number = next_number();
-  new (&(*this)[number]) RowState{id, {}, 0, kClean, 0, kNowhere, 0, 0, 0};
+  new (&(*this)[number]) RowState{id, {}, 0, kClean, 0, 0, kNowhere, 0, 0, 0};
   return number;
 }
 
 void StateIndex::add_gap() {
   const RowNumber number = next_number();
-  new (&(*this)[number]) RowState{0, {}, 0, kClean, 0, kUnused, 0, 0, 0};
+  new (&(*this)[number]) RowState{0, {}, 0, kClean, 0, 0, kUnused, 0, 0, 0};
 }
 
 RowNumber StateIndex::next_number() {

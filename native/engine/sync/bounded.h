@@ -40,6 +40,7 @@ class Bounded : public Sync {
   void after(IterationPlans& plans) override;
   void flush() override;
   void forget(const std::vector<RowNumber>& rows) override;
+  void release(RowNumber row) override { staleness_.release(row); }
   SavedSync save() const override;
   void restore(SavedSync&& saved) override;
   std::size_t memory_bytes() const override { return staleness_.memory_bytes(); }

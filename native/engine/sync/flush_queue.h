@@ -6,6 +6,7 @@
 // An entry whose row has changed since stays where it is, and is dropped when its turn comes: the row has another entry.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -81,6 +82,26 @@ class FlushQueue {
     }
   }
 
+  // Drops the entries of no known reader for which `keep(row)` is false, once they may be more than half.
+  template <typename Keep>
+  void sweep(unsigned worker, Keep keep) {
+    Queue& queue = queues_[worker];
+    if (queue.later.size() < queue.swept_at) return;
+    const auto drop = [&](RowNumber row) {
+      if (keep(row)) return false;
+      queue.is_later[row] = false;
+      return true;
+    };
+    queue.later.erase(std::remove_if(queue.later.begin(), queue.later.end(), drop), queue.later.end());
+    queue.swept_at = std::max(kLeastSwept, 2 * queue.later.size());
+  }
+
+  // Whether an entry of no known reader names the row.
+  bool waits(RowNumber row) const {
+    return std::any_of(queues_.begin(), queues_.end(),
+                       [row](const Queue& queue) { return row < queue.is_later.size() && queue.is_later[row]; });
+  }
+
   // How many entries wait.
   std::size_t size() const {
     std::size_t entries = 0;
@@ -105,12 +126,15 @@ class FlushQueue {
   }
 
  private:
+  static constexpr std::size_t kLeastSwept = 4096;
+
   using Bucket = std::deque<RowNumber>;
 
   struct Queue {
     Bucket due[kSteps];  // by priority, modulo kSteps
     Bucket later;
-    std::vector<bool> is_later;  // by row number
+    std::vector<bool> is_later;          // by row number
+    std::size_t swept_at = kLeastSwept;  // entries in `later`
   };
 
   struct Hash {

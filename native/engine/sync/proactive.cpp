@@ -86,6 +86,12 @@ void Proactive::after(IterationPlans&) {
   }
   trained_ = state_.batch.row_numbers;
   queue_.pass(last);
+  for (unsigned j = 0; j < state_.workers(); ++j) {
+    queue_.sweep(j, [&](RowNumber number) {
+      const RowState& row = state_.index[number];
+      return row.location != kUnused && is_unpushed(row) && row.holders.contains(j);
+    });
+  }
 }
 
 void Proactive::flush() {

@@ -25,6 +25,7 @@ class Proactive : public OnDemand {
   void after(IterationPlans& plans) override;
   void flush() override;
   void restore(SavedSync&& saved) override;
+  bool remembers(RowNumber row) const override { return queue_.waits(row); }
   std::size_t memory_bytes() const override { return queue_.memory_bytes(); }
 
  private:

@@ -37,6 +37,7 @@ class Replicated : public OnDemand {
   void after(IterationPlans& plans) override;
   void flush() override;
   void forget(const std::vector<RowNumber>& rows) override;
+  bool remembers(RowNumber row) const override { return replication_.listed(row); }
   SavedSync save() const override;
   void restore(SavedSync&& saved) override;
   std::size_t memory_bytes() const override { return replication_.memory_bytes(); }

@@ -119,6 +119,11 @@ class Staleness {
     }
   }
 
+  // No worker has a copy of the row, and all that was pushed of it is merged.
+  void release(RowNumber row) {
+    if (row < rows_.size()) rows_[row] = {};
+  }
+
   // A row, and a copy of it, after a flush.
   void restore(RowNumber row, std::uint32_t version) { rows_[row].version = version; }
   void restore(unsigned worker, SlotIndex slot, RowNumber row, bool latest) {

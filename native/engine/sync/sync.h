@@ -81,6 +81,11 @@ class Sync {
   // Rows are about to leave the table; their numbers may be given to others.
   virtual void forget(const std::vector<RowNumber>& rows);
 
+  // Whether the way remembers something of a row that no worker caches. If not, and if nothing is owed of the row, its
+  // number may be given to another one, which `release` announces.
+  virtual bool remembers(RowNumber /*row*/) const { return false; }
+  virtual void release(RowNumber /*row*/) {}
+
   // The way's part of a snapshot. `save` throws std::logic_error when a flush must come first; `restore` is called when
   // the rest of the state is restored.
   virtual SavedSync save() const;

@@ -39,11 +39,16 @@ class Copy:
 class Cluster:
     """Workers and a parameter server that follow plans and refuse forbidden ones."""
 
-    def __init__(self, cache_rows: Sequence[int], *, several_tables: bool = False, direct: bool = False) -> None:
+    def __init__(
+        self, cache_rows: Sequence[int], *, several_tables: bool = False, direct: bool = False, window: int = 1
+    ) -> None:
         self.cache_rows = cache_rows  # of each table
         self.several_tables = several_tables
         self.direct = direct  # rows that one other worker alone trains go straight to it
         self.sent: dict[tuple[int, int], tuple[int, int, int]] = {}  # receiver, id -> sender, version, value
+        self.window = window  # iterations after which a push is durable
+        self.pushed: dict[int, int] = {}  # id -> the iteration of its last push
+        self.continued: Counter[int] = Counter()  # lives of rows that began with what the server had
         self.caches: list[dict[Place, Copy]] = [{} for _ in cache_rows]
         self.server: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))  # id -> version, value
         self.sums: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)  # id, target -> worker -> partial
@@ -122,6 +127,7 @@ class Cluster:
         senders = dict(zip(ids, plan.direct_pulls.peers.tolist(), strict=True))
         for x, slot, version in _entries(plan.pulls):
             assert slot < self.cache_rows[j]
+            self._begin_life(x, version)
             assert version == self.versions[x], "a stale read was planned"
             held = self.server[x]
             if (j, x) in self.sent:
@@ -135,6 +141,18 @@ class Cluster:
             self.caches[j][self._place(x, slot)] = Copy(x, *held, whole=x not in stateless or self.versions[x] == 0)
         assert not senders
         return len(plan.pulls)
+
+    def _begin_life(self, x: int, version: int) -> None:
+        """Goes on with the server's value if the version says so; that must be the latest, whatever is under way."""
+        if version == self.versions[x] or version % 2**31 != 2**30:
+            return
+        assert version > self.versions[x], "a life must be above those before"
+        assert self.server[x][0] == self.versions[x], "the server lacks an update"
+        assert self.pushed.get(x, self.iteration - self.window) <= self.iteration - self.window, "perhaps not durable"
+        assert all(copy.id != x or copy.version < version for cache in self.caches for copy in cache.values())
+        self.server[x] = version, self.server[x][1]
+        self.versions[x] = version
+        self.continued[x] += 1
 
     def _train(
         self, j: int, plan: IterationPlan, batch: SampleBatch, needed: set[int], trainers: dict[int, int]
@@ -171,6 +189,7 @@ class Cluster:
             assert copy.whole, "a row without optimizer state was pushed"
             assert version > self.server[x][0]
             copy.owned = False
+            self.pushed[x] = self.iteration
             receiver = next((to for to, row in self.sent if row == x), None)
             if receiver is None:
                 self.server[x] = (version, copy.value)
@@ -186,6 +205,7 @@ class Cluster:
             assert (copy.id, copy.target, copy.contributors, copy.step) == (x, version, contributors, step)
             arrived = self.sums[x, version]
             arrived[j] = copy.partial
+            self.pushed[x] = self.iteration
             copy.partial = None
             if sum(1 << worker for worker in arrived) == contributors:
                 before, value = self.server[x]

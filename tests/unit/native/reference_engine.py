@@ -325,7 +325,7 @@ class ReferenceEngine:
         excess = len(trained | batch) - self.max_rows
         forgotten = nsmallest(excess, trained - batch, key=lambda x: (self.rows[x].last_use, x))
         for x in forgotten:
-            self.life = max(self.life, self.rows[x].life + 1)
+            self.life = max(self.life, (self.rows[x].life | 1) + 1)
             for j, cache in enumerate(self.caches):
                 if x in cache.copies:
                     discards[j].append(self._row(x, j, early))

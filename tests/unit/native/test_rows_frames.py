@@ -22,7 +22,7 @@ from esd.services.wire.rows import decode_gradients, decode_rows, encode_gradien
 from tests.support.exchange import answered_rows
 from tests.support.stores import as_dict, blocks_as_dict
 
-LIFE = 2**30
+LIFE = 2**30  # of these, odd ones continue
 SHARD = Shard(1, 2)
 IDS = np.flatnonzero(shard_of(np.arange(40, dtype=np.uint64), 2) == 1).astype(np.uint64)
 LIMIT = 7  # rows of an answer
@@ -50,13 +50,13 @@ def random_frame(rng: np.random.Generator, spec: TableSpec, have: dict[int, int]
         if rng.random() < 0.03 and values.size:
             values.flat[rng.integers(values.size)] = rng.choice([np.nan, np.inf, -np.inf])
         if rng.random() < 0.1:
-            versions += LIFE
+            versions += LIFE * int(rng.integers(1, 3))
         encode_rows(RowBlock(ids, versions + rng.integers(0, 3, len(ids)), values), frame.rows)
     if rng.random() < 0.7:
         ids, versions = some()
         worker, contributors = int(rng.integers(3)), np.full(len(ids), rng.choice([0b11, 0b111, 0b111, 1]), np.uint64)
         if rng.random() < 0.1:
-            versions += LIFE
+            versions += LIFE * int(rng.integers(1, 3))
         block = GradientBlock(
             ids,
             versions + rng.choice([0, 1, 1, 1, 1, 2], len(ids)),
@@ -69,6 +69,8 @@ def random_frame(rng: np.random.Generator, spec: TableSpec, have: dict[int, int]
         encode_gradients(block, frame.gradients)
     if rng.random() < 0.7:
         ids, versions = some()
+        born = rng.random(len(ids)) < 0.1
+        versions[born] = (versions[born] // LIFE + rng.integers(1, 3, born.sum())) * LIFE
         frame.pulls.ids = ids.tobytes()
         frame.pulls.versions = (versions + rng.choice([0, 0, 0, 1], len(ids))).tobytes()
         frame.pulls.stateless = int(rng.integers(0, len(ids) + (1 if rng.random() < 0.97 else 2)))
@@ -112,7 +114,9 @@ class Reference:
         block = self.table.read(ids, versions)
         if (block.versions > versions).any():
             raise FailedPrecondition("stale")
-        floats = np.where(np.arange(len(ids)) < len(ids) - frame.pulls.stateless, None, self.table.spec.dimension)
+        dimension = self.table.spec.dimension
+        untrained = (versions % (2 * LIFE) == LIFE) & ~block.rows[:, dimension:].any(axis=1)
+        floats = np.where((np.arange(len(ids)) < len(ids) - frame.pulls.stateless) & ~untrained, None, dimension)
         return {int(at): block.rows[at, : floats[at]].tobytes() for at in np.flatnonzero(block.versions == versions)}
 
 

@@ -19,7 +19,7 @@ from esd.services.domain.errors import FailedPrecondition, InvalidArgument, NotF
 from esd.services.domain.ids import shard_of
 from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from esd.services.wire.rows import encode_rows
+from esd.services.wire.rows import encode_gradients, encode_rows
 from tests.support.stores import DISPATCHER
 
 SPEC = TableSpec("t", 4, OptimizerSpec(OptimizerKind.ADAM, 0.1), seed=3, init_scale=0.5)
@@ -230,7 +230,7 @@ def test_tables_are_made_once_with_one_specification():
     assert [table.spec for table in tables.all()] == [SPEC]
 
 
-LIFE = 2**30  # where the versions of the second life begin
+LIFE = 2 * 2**30  # where the versions of the second life that begins anew start
 
 
 def test_a_row_of_the_next_life_is_born_whatever_is_stored():
@@ -243,6 +243,42 @@ def test_a_row_of_the_next_life_is_born_whatever_is_stored():
         np.testing.assert_array_equal(read.rows, born.rows)
         table.forget(ids, LIFE, epoch=0)
     assert table.stored_rows() == 0
+
+
+CONTINUED = 2**30  # the first version of an odd life, which begins with what is stored
+
+
+def test_a_row_of_an_odd_life_continues_with_what_is_stored():
+    table, ids = make_table(), np.array([1, 2], np.uint64)
+    new = table.read(ids)
+    table.push_rows(rows_at([1], 5))
+    stored = table.read(ids)
+    read = table.read(ids, np.array([CONTINUED, CONTINUED]))
+    assert read.versions.tolist() == [CONTINUED, CONTINUED]
+    np.testing.assert_array_equal(read.rows, [stored.rows[0], new.rows[1]])
+    later = table.read(ids, np.array([CONTINUED + 1, CONTINUED + 1]))
+    assert later.versions.tolist() == [CONTINUED, CONTINUED], "a training of the new life is still to come"
+
+
+@pytest.mark.parametrize("by_frame", [False, True])
+def test_a_gradient_of_an_odd_life_trains_what_is_stored(by_frame):
+    tables = [make_table(), make_table()]
+    for table in tables:
+        table.push_rows(rows_at([1], 5))
+    for worker in (0, 2):
+        tables[0].push_gradients(gradients_of(worker, [1, 2], 6, 0b101, step=9)[:1])
+        tables[0].push_gradients(gradients_of(worker, [1, 2], 1, 0b101, step=9)[1:])
+        gradients = gradients_of(worker, [1, 2], CONTINUED + 1, 0b101, step=9)
+        if by_frame:
+            message = ps_pb2.ExchangeRequest(sequence=1, table="t", epoch=0)
+            encode_gradients(gradients, message.gradients)
+            applied = tables[1].apply_at_once(HeldFrame(message.SerializeToString()), WaitingRows(), 10)
+            assert applied.good
+        else:
+            tables[1].push_gradients(gradients)
+    expected, continued = (table.read(np.array([1, 2], np.uint64)) for table in tables)
+    np.testing.assert_array_equal(continued.rows, expected.rows)
+    assert continued.versions.tolist() == [CONTINUED + 1, CONTINUED + 1]
 
 
 def test_what_is_pending_for_an_earlier_life_does_no_harm():

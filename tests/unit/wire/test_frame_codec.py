@@ -223,6 +223,18 @@ def test_parts_that_are_not_what_is_asked_for_are_refused(floats: int, positions
         pulled.place(Answer(message))
 
 
+def test_a_row_that_was_never_trained_may_come_without_its_state() -> None:
+    rows = np.full((3, SPEC.row_width), 7, np.float32)
+    pulled = PulledRows(pulls_to([2, 0, 1], stateless=1), rows, SPEC)
+    sent = np.arange(SPEC.dimension + SPEC.row_width, dtype=np.float32)
+    positions = np.array([0 | 2**31, 1], np.uint32).tobytes()
+    pulled.place(Answer(ps_pb2.ExchangeResponse(rows=sent.tobytes(), positions=positions).SerializeToString()))
+    assert rows[2].tolist() == [*sent[: SPEC.dimension], *[0] * (SPEC.row_width - SPEC.dimension)]
+    assert rows[0].tolist() == sent[SPEC.dimension :].tolist()
+    assert pulled.missing == 1
+    assert pulled.bytes_missing == 4 * SPEC.dimension
+
+
 @given(st.integers(0, 9), st.integers(0, 9), st.lists(st.booleans(), max_size=9))
 def test_rows_without_state_are_the_last_ones_of_every_part(start: int, stop: int, chosen: list[bool]) -> None:
     rows = len(chosen)
