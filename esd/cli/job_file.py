@@ -83,6 +83,29 @@ def _defaults(context: typer.Context, path: Path) -> dict[str, str]:
     return defaults
 
 
+def with_place(error: InvalidArgument, context: typer.Context, path: Path) -> InvalidArgument:
+    """Returns an error that also names the options of the file that its message is about, by their name or value."""
+    message, given = str(error), context.default_map or {}
+    about = [
+        key
+        for key, parameter in taken_by(context.command.params).items()
+        if parameter.name in given and _is_of_file(context, parameter.name)
+        if f"--{key}" in message or _is_quoted(given[parameter.name], message)
+    ]
+    if not about or str(path) in message:
+        return error
+    return InvalidArgument(f"{message} ({', '.join(about)} of --config {path})")
+
+
+def _is_of_file(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "DEFAULT_MAP"
+
+
+def _is_quoted(value: str, message: str) -> bool:
+    return any(len(part) > 2 and part.strip() in message for part in (value, *value.split(",")))
+
+
 def taken_by(parameters: Iterable[Any]) -> dict[str, Any]:
     """Returns the options of a command that a file may give, by their name without dashes."""
     return {

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from esd.cli.job_file import Config, Without
+from esd.cli.job_file import Config, Without, with_place
 from esd.cli.learning import (
     Clip,
     DenseLearningRate,
@@ -34,6 +34,7 @@ from esd.dispatcher.core.mechanisms import MECHANISMS
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.solvers import SOLVERS
 from esd.run.options import DEFAULT_BATCH, DEFAULT_CACHE_RATIO, RunOptions
+from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.tables import OptimizerKind
 
@@ -317,11 +318,19 @@ def takes_run_options(function: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(function, include_extras=True)
     names = [field.name for field in fields(RunOptions)]
 
-    @wraps(function)
-    def command(config: Path | None, without: str | None, **values: Any) -> None:  # noqa: ARG001 - for their callbacks
-        chosen = RunOptions(**{name: values.pop(name) for name in names})
-        function(chosen, **values)
+    takes_context = "context" in hints
 
+    @wraps(function)
+    def command(config: Path | None, without: str | None, context: typer.Context, **values: Any) -> None:  # noqa: ARG001
+        try:
+            chosen = RunOptions(**{name: values.pop(name) for name in names})
+            function(chosen, **values, **({"context": context} if takes_context else {}))
+        except InvalidArgument as error:
+            if config is None:
+                raise
+            raise with_place(error, context, config) from error
+
+    own = [parameter for parameter in own if parameter.name != "context"]
     of_the_file = ("config", "without")
     parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in of_the_file]
     parameters += [
@@ -329,7 +338,8 @@ def takes_run_options(function: Callable[..., None]) -> Callable[..., None]:
         for field in fields(RunOptions)
     ]
     parameters += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    annotations = {"config": Config, "without": Without, **_DECLARED, **hints}
+    parameters.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY))
+    annotations = {"config": Config, "without": Without, **_DECLARED, **hints, "context": typer.Context}
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [parameter.replace(annotation=annotations[parameter.name]) for parameter in parameters]
     )

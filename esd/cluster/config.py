@@ -127,6 +127,11 @@ def read_cluster(path: Path) -> Cluster:
     Raises:
         InvalidArgument: it cannot be read; all mistakes are listed with their place.
     """
+    if not path.exists():
+        raise InvalidArgument(
+            f"{path} cannot be read: No such file or directory; --file names another, and esd schema cluster prints "
+            "the keys of such a file"
+        )
     document = read_toml(path, str(path))
     try:
         cluster = Cluster.model_validate(document)

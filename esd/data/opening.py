@@ -50,6 +50,11 @@ def open_data(
     request = ReadRequest(name, argument, batch_size, seed, skip_bad, folder)
     opened = _READERS[name](request) if name in _READERS else open_installed(request)
     if opened is None:
+        if (folder / uri).exists():
+            raise InvalidArgument(
+                f"data {uri!r} are files of your own, which need --schema: esd data inspect {uri} > schema.toml "
+                "proposes one"
+            )
         known = ", ".join(readers())
         raise InvalidArgument(
             f"data {uri!r} is unknown; there are {known} (esd data readers); files of your own need --schema"

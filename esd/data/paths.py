@@ -1,7 +1,8 @@
 """Which files a data set is read from, and in which order.
 
 The text of `--data` is one file; a folder, of which all files are read except hidden ones, whose names or folders begin
-with a dot or an underscore; a pattern such as `day_*.gz` or `events/day=*/*.parquet`; or several of these, separated by
+with a dot or an underscore; a pattern such as `day_*.gz` or `events/day=*/*.parquet`, without hidden
+files unless its last part begins so, too; or several of these, separated by
 commas, in the order in which they are written. Files of a folder or pattern follow each other by name, and numbers in
 names by value: day_2 comes before day_10. Links are followed; a folder that is reached twice is read once.
 """
@@ -84,7 +85,7 @@ class _Search:
         self._recognised = recognised
 
     def reads(self, file: Path) -> bool:
-        return file.name.endswith(self._endings or "") or self._recognised(file)
+        return file.name.lower().endswith(self._endings or "") or self._recognised(file)
 
     def files(self, path: Path) -> list[Path]:
         if path.is_dir():
@@ -118,6 +119,8 @@ class _Search:
         found: dict[Path, Path] = {}  # by the real path: `**` reaches a file again through links
         for name in glob.iglob(str(path), recursive=True, include_hidden=True):  # noqa: PTH207 - follows links
             each = Path(name)
+            if _is_hidden(Path(each.name)) and not _is_hidden(Path(path.name)):
+                continue
             _check_link(each)
             if each.is_dir():
                 if not _is_hidden(Path(each.name)) and "**" not in path.parts:

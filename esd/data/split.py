@@ -89,7 +89,11 @@ def split(dataset: Dataset, last: str | float, said: str = "last={!r}") -> tuple
             raise InvalidArgument(f"{named} goes by the samples' times, and none of them has {TIME}")
         cut = _cut_of_share(dataset.times, extent, share) if duration is None else extent.latest - duration + 1
         if not extent.first < cut <= extent.latest:
-            raise InvalidArgument(f"{named} leaves no samples for one of the two parts")
+            first, latest = (np.datetime64(each, "us") for each in (extent.first, extent.latest))
+            raise InvalidArgument(
+                f"{named} leaves no samples for one of the two parts: their times go from {first.astype('M8[s]')} to "
+                f"{latest.astype('M8[s]')}"
+            )
         return dataset.between(None, cut), dataset.between(cut, None)
     if duration is not None:
         raise InvalidArgument(

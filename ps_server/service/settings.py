@@ -52,7 +52,7 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         description="memory that waiting pulls (64 bytes a row) and unfinished uploads (twice their length) may hold "
         "together, in bytes; calls beyond it are refused for the moment, unless they are alone",
     )
-    max_sum_bytes: int = Field(
+    max_sum_bytes: Size = Field(
         256 * 2**20,
         ge=2**20,
         description="memory that gradients may hold which wait to be summed, and sums which wait to be sent, in bytes; "

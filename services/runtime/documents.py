@@ -33,6 +33,9 @@ def read_toml(path: Path, named: str) -> dict[str, Any]:
         raise InvalidArgument(f"{named} cannot be read: {error.strerror}") from None
     except RecursionError:
         raise InvalidArgument(f"{named} cannot be read: its values are nested too deeply") from None
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InvalidArgument(f"{named} cannot be read: line {line} is not UTF-8: convert the file (iconv)") from None
     except ValueError as error:
         raise InvalidArgument(f"{named} cannot be read: {error}") from None
 

@@ -22,7 +22,8 @@ from esd.data.paths import find_files
 from esd.data.schema import Schema
 from esd.data.split import TIME, Span, split
 from esd.data.tables.columns import Mistakes, check_types, same_ids, samples_of, shown, without, wrong_rows
-from esd.data.tables.files import ENDINGS, Outline, Piece, Ragged, outline, pieces, recognised, row_count, sliced, whole
+from esd.data.tables.files import ENDINGS, Outline, Piece, outline, pieces, recognised, row_count, sliced, whole
+from esd.data.tables.text_reader import Ragged
 from esd.data.tables.times import times_of, within
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
@@ -30,6 +31,7 @@ from esd.services.domain.errors import InvalidArgument
 _log = logging.getLogger(__name__)
 
 _LARGE = 1e6  # a value of a dense feature that is worth a warning
+_ENOUGH = 100  # samples after which one label in all of them is worth a warning
 _COLUMNS = ("ids", "dense", "labels", "lengths", "weights", "groups")  # of a SampleBatch
 
 
@@ -175,6 +177,9 @@ class FrameDataset(_Table):
         super().__init__(schema, batch_size, skip_bad, labelled=labelled)
         try:
             self._table = pa.table(frame)
+        except UnicodeEncodeError as error:
+            found = error.object[error.start : error.end]
+            raise InvalidArgument(f"the frame has a text that UTF-8 cannot write, with {found!r} in it") from None
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InvalidArgument(f"a {type(frame).__name__} cannot be read as a frame: {error}") from None
         check_types(self._schema, self._table.schema, "the frame", labelled=labelled)
@@ -237,6 +242,9 @@ class _Cleaned:
         self.skipped = 0
         self._made = 0
         self._large: set[str] = set()  # dense features that were warned of
+        self._first_labels: NDArray[np.float32] | None = None
+        self._teaches = np.zeros(len(schema.labels), bool)  # by label: whether two samples differ in it
+        self._weighed = schema.weight is None  # whether a sample had a weight
         self.besides = [] if span is None else [each for each in schema.times if each not in schema.columns]
 
     def samples(self, piece: Piece, source: str) -> SampleBatch:
@@ -261,12 +269,32 @@ class _Cleaned:
             samples = without(samples, mistakes)
         self._made += len(samples)
         self._warn_of_large(samples)
+        if self._labelled and len(samples):
+            self._note_labels(samples)
         return samples
 
     def check_some(self, source: str) -> None:
-        """Raises InvalidArgument if all rows were skipped: nothing would be learned, and nothing said."""
+        """Warns at the end of samples from which nothing is learned.
+
+        Raises:
+            InvalidArgument: all rows were skipped.
+        """
         if self.skipped and not self._made and self._span is None:
             raise InvalidArgument(f"{source}: no row is a sample, all {self.skipped:,} were skipped (--skip-bad)")
+        if self._first_labels is None or self._made < _ENOUGH:
+            return
+        for name, value, teaches in zip(self._schema.labels, self._first_labels, self._teaches, strict=True):
+            if not teaches:
+                _log.warning("label %r is %g in all %d samples: there is nothing to learn", name, value, self._made)
+        if not self._weighed:
+            _log.warning("weight %r is 0 in all %d samples: nothing is learned", self._schema.weight, self._made)
+
+    def _note_labels(self, samples: SampleBatch) -> None:
+        labels = samples.labels.reshape(len(samples), -1)
+        if self._first_labels is None:
+            self._first_labels = labels[0].copy()
+        self._teaches |= (labels != self._first_labels).any(axis=0)
+        self._weighed = self._weighed or samples.weights is None or bool(samples.weights.any())
 
     def _warn_of_large(self, samples: SampleBatch) -> None:
         if not samples.dense.size:
@@ -288,6 +316,7 @@ class _Cleaned:
     def _skip(self, message: str) -> None:
         if self.skipped == self._skip_bad:
             allowed = f"--skip-bad {self._skip_bad} allows no more" if self._skip_bad else "--skip-bad N skips it"
+            allowed += "" if self._skip_bad else "; esd.read: skip_bad=N"
             raise InvalidArgument(f"{message} ({allowed})")
         if self.skipped == 0:
             _log.warning("skipping a row that is no sample, further ones are only counted: %s", message)

@@ -37,6 +37,8 @@ _ABSENT_TEXTS = ["", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "nan", "null", 
 _OTHERS = {b"\xff\xff\xff\xff": "an Arrow stream", b"FEA1": "Feather of version 1"}  # by their first four bytes
 _HEADER_BYTES = 1 << 16  # in which these are told apart
 _QUOTED = re.compile('"[^"]*"')  # a quote in a quoted value is doubled
+_NO_TEXTS = {b"\x1f\x8b": "compressed with gzip", b"PK\x03\x04": "a zip file or a workbook of a spreadsheet",
+             b"BZh": "compressed with bzip2", b"\x28\xb5\x2f\xfd": "compressed with zstd"}  # fmt: skip
 ENDINGS = (".parquet", ".arrow", ".feather", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
@@ -124,8 +126,8 @@ def _look(file: Path) -> tuple[pa.Schema, bool]:
 
 def _format(file: Path) -> str:
     """Returns the ending that a file's format has."""
-    if file.name.endswith(ENDINGS):
-        return file.suffix
+    if file.name.lower().endswith(ENDINGS):
+        return file.suffix.lower()
     with file.open("rb") as opened:
         return _MAGIC.get(opened.read(4), file.suffix)
 
@@ -308,7 +310,7 @@ def _open_text(
             raise
 
     try:
-        with pa.input_stream(str(file), compression="detect") as source:
+        with pa.input_stream(str(file), compression=_compression(file)) as source:
             stream = TextStream(source, file)
             reader = TextReader(stream, separator, convert, reported, _CSV_BYTES, names)
             if stream.substituted and any(SUBSTITUTE in name for name in reader.schema.names):
@@ -343,17 +345,26 @@ def _check_swallowed(file: Path, separator: str, columns: int) -> None:
 
 def delimiter(file: Path) -> str:
     """Returns the delimiter of a file of texts: the one that parts its header into the most columns."""
-    with pa.input_stream(str(file), compression="detect") as source:
+    with pa.input_stream(str(file), compression=_compression(file)) as source:
         content = source.read(_HEADER_BYTES)
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InvalidArgument(f"data file {file} is written in UTF-16: convert it to UTF-8, which is read")
+    for beginning, kind in _NO_TEXTS.items():
+        if content.startswith(beginning):
+            raise InvalidArgument(f"data file {file} is {kind}, not a file of texts as its ending says")
+    if b"\0" in content.partition(b"\n")[0]:
+        raise InvalidArgument(f"data file {file} has zero bytes in its header: it is binary, or written in UTF-16")
     text = content.decode(errors="replace")
     header = re.split("[\r\n]", _QUOTED.sub("", text), maxsplit=1)[0]
     return max(_DELIMITERS[_text_ending(file)], key=header.count)
 
 
+def _compression(file: Path) -> str | None:
+    return "gzip" if file.suffix.lower() == ".gz" else None
+
+
 def _text_ending(file: Path) -> str:
-    return Path(file.name.removesuffix(".gz")).suffix
+    return Path(file.name.lower().removesuffix(".gz")).suffix
 
 
 @contextmanager

@@ -31,6 +31,18 @@ _FOR_EDITORS = (
     "# the line above lets editors complete this file: esd schema data > esd-data.json",
 )
 _VALUE = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?|")  # that no column is named
+_LOOKS = (  # of all texts of a column, with a mark in one of them
+    (
+        r"^\s*[-+]?[$€£]?\s*[0-9]+(,[0-9]{3})*(\.[0-9]+)?\s*[%$€£]?\s*$",
+        "[$€£%,]",
+        "write numbers without marks, 1234.5, for a dense feature",
+    ),
+    (
+        r"^[0-9]{1,4}[/.][0-9]{1,2}[/.][0-9]{1,4}( +[0-9]{1,2}:[0-9]{2}.*)?$",
+        "[/.]",
+        "write times as 2026-11-20T08:30:00 for --holdout 1d",
+    ),
+)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LABELS = ("label", "click", "clicked", "is_click", "target", "y", "converted", "conversion", "bought", "purchased")
 _TIMES = ("timestamp", "ts", "time", "event_time", "at")  # of columns of numbers, in seconds
@@ -260,7 +272,7 @@ def propose(pattern: str, rows: int, label: str | None = None) -> Proposal:
         dense={name: _stand_in(values[name]) for name in numbers if name != label},
         time=time,
         time_unit=None if unit == "s" else unit,
-        notes=_notes(files[0], types.names),
+        notes=_notes(files[0], types.names) + _doubts({name: columns[name] for name in categories if name != label}),
         unread={each.name: str(each.type) for each in types if each.name not in (*columns, time)},
     )
 
@@ -277,8 +289,27 @@ def _notes(file: Path, names: Sequence[str]) -> tuple[str, ...]:
     if not is_text(file) or not values or list(names) == [str(at) for at in range(len(names))]:
         return ()
     note = f"the first line of {file} looks like data, such as {values[0]!r}: has the file no header?"
+    if values == [""] == list(names[:1]):
+        note = f"the first column of {file} has no name: the numbers of rows, which pandas leaves out with index=False?"
     _log.warning("%s", note)
     return (note,)
+
+
+def _doubts(columns: Mapping[str, pa.Array]) -> tuple[str, ...]:
+    """Returns doubts about texts that become ids, and look like numbers or times."""
+    notes = []
+    for name, column in columns.items():
+        if not kinds.is_string(column.type) and not kinds.is_large_string(column.type):
+            continue
+        texts = _present(column)
+        for pattern, mark, advice in _LOOKS:
+            marked = pc.match_substring_regex(texts, mark)
+            if pc.any(marked).as_py() and pc.all(pc.match_substring_regex(texts, pattern)).as_py():
+                shown = texts.filter(marked)[0].as_py()
+                notes.append(f"column {name!r} has texts such as {shown!r}, which become ids: {advice}")
+                _log.warning("%s", notes[-1])
+                break
+    return tuple(notes)
 
 
 def _first(files: Sequence[Path], categories: Sequence[str], numbers: Sequence[str], rows: int) -> Iterator[Piece]:

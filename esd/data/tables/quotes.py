@@ -55,7 +55,7 @@ def quoted_over_lines(file: Path, delimiter: str, columns: int = 0) -> Iterator[
     mark = delimiter.encode()
     begin = re.compile(rb'(?:^|%s)"' % re.escape(mark))
     row, opened, like_rows = 0, 0, True
-    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
+    with gzip.open(file) if file.suffix.lower() == ".gz" else file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             at = 0
             while opened or b'"' in line:

@@ -92,6 +92,28 @@ def test_a_value_passes_the_checks_of_its_option_and_is_named_with_its_file(writ
     assert f"--config {file}: {told}" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "told", "key"),
+    [
+        ('links = "500q"', "link speed '500q' is not", "links"),
+        ('hidden = "a,b"', "--hidden 'a,b' is not a list", "hidden"),
+        ("workloads = [1, 2, 3]", "--workloads names 3 workers", "workloads"),
+        ('mechanism = "best"', "mechanism 'best' is unknown", "mechanism"),
+    ],
+)
+def test_a_mistake_that_an_option_s_meaning_shows_is_named_with_the_file(
+    write: Any, text: str, told: str, key: str
+) -> None:
+    file = write(STREAM + text + "\n")
+    with pytest.raises(InvalidArgument) as refused:
+        invoke(file, "--workers", "2", "--cache-rows", "20")
+    assert str(refused.value).startswith(told)
+    assert str(refused.value).endswith(f"({key} of --config {file})")
+    with pytest.raises(InvalidArgument) as of_the_command_line:  # which is not the file's mistake
+        invoke(write(STREAM), "--workers", "2", "--cache-rows", "20", "--hidden", "a,b")
+    assert "--config" not in str(of_the_command_line.value)
+
+
 @pytest.mark.parametrize("before", [True, False], ids=["before the file", "after the file"])
 def test_an_option_of_the_file_is_taken_back(write: Any, before: bool) -> None:
     """Any kind of option: a flag, a number and a text."""

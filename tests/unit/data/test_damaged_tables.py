@@ -191,3 +191,44 @@ def test_a_refused_file_leaves_no_thread_that_aborts_the_process(tmp_path: Path)
         "    sys.exit(2)\n"
     )
     assert [subprocess.run([sys.executable, "-c", program], check=False).returncode for _ in range(5)] == [2] * 5
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (gzip.compress(b"u,y\na,1\n", mtime=0), "is compressed with gzip, not a file of texts"),
+        (b"PK\x03\x04" + b"\xff" * 50, "is a zip file or a workbook of a spreadsheet"),
+        ("u,y\na,1\n".encode("utf-16-le"), "has zero bytes in its header: it is binary, or written in UTF-16"),
+    ],
+    ids=["gzip", "zip", "UTF-16"],
+)
+def test_a_file_of_another_kind_than_its_ending_says_is_named(tmp_path: Path, content: bytes, told: str) -> None:
+    (tmp_path / "e.csv").write_bytes(content)
+    with pytest.raises(InvalidArgument, match=told):
+        list(esd.read(tmp_path / "e.csv", esd.Schema("y", ("u",))))
+
+
+def test_a_text_that_utf8_cannot_write_is_refused_in_a_frame() -> None:
+    class Frame:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return pa.table({"u": ["a\udce9"], "y": [1]}).__arrow_c_stream__(requested_schema)
+
+    with pytest.raises(InvalidArgument, match=r"has a text that UTF-8 cannot write, with '\\udce9' in it"):
+        esd.read(Frame(), esd.Schema("y", ("u",)))
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"y": [0] * 200, "w": [1.0] * 200}, "label 'y' is 0 in all 200 samples: there is nothing to learn"),
+        ({"y": [0, 1] * 100, "w": [0.0] * 200}, "weight 'w' is 0 in all 200 samples: nothing is learned"),
+        ({"y": [0, 1] * 100, "w": [0.0, 1.0] * 100}, ""),
+        ({"y": [1] * 5, "w": [1.0] * 5}, ""),  # too few to tell
+    ],
+)
+def test_samples_of_which_nothing_is_learned_are_named(
+    caplog: pytest.LogCaptureFixture, columns: dict[str, list[float]], told: str
+) -> None:
+    frame = pa.table(columns | {"u": ["a"] * len(columns["y"])})
+    list(esd.read(frame, esd.Schema("y", ("u",), weight="w"), batch_size=64))
+    assert [record.getMessage() for record in caplog.records] == ([told] if told else [])

@@ -178,3 +178,27 @@ def test_texts_that_are_labels_and_numbers_with_a_comma_are_told(tmp_path: Path)
     proposal = propose(str(tmp_path / "e.csv"), 1000)
     assert proposal.decimal == "."
     assert 'positive = ["yes"]  # labels of 1; of 0 are "no"' in proposal.to_toml()
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (["$1.50", "$2"], "write numbers without marks"),
+        (["10%", "12.5 %"], "write numbers without marks"),
+        (["1,000", "12,500.5", "7"], "write numbers without marks"),
+        (["11/20/2026 08:30", "11/21/2026"], "write times as 2026-11-20T08:30:00"),
+        (["one", "$2"], ""),
+        (["a1", "b2"], ""),
+    ],
+)
+def test_texts_that_look_like_numbers_or_times_are_doubted(tmp_path: Path, values: list[str], told: str) -> None:
+    table = pa.table({"x": values * 20, "y": [0, 1] * (len(values) * 10)})
+    pyarrow.csv.write_csv(table, tmp_path / "e.csv")
+    notes = propose(str(tmp_path / "e.csv"), rows=100).notes
+    assert [told in note and f"such as {values[0]!r}" in note for note in notes] == ([True] if told else [])
+
+
+def test_a_column_without_a_name_is_taken_for_the_numbers_of_rows(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text(",u,y\n0,a,0\n1,b,1\n2,a,1\n")
+    (note,) = propose(str(tmp_path / "e.csv"), rows=100).notes
+    assert "has no name: the numbers of rows, which pandas leaves out with index=False?" in note

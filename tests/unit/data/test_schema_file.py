@@ -106,6 +106,22 @@ def test_a_mistake_in_a_schema_is_named(tmp_path: Path, text: str, named: str) -
     assert named in str(refused.value)
 
 
+def test_a_file_that_is_no_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "schema.toml"
+    file.write_bytes('label = "y"\nids = ["caf\u00e9"]\n'.encode("latin-1"))
+    with pytest.raises(InvalidArgument, match=r"schema\.toml cannot be read: line 2 is not UTF-8"):
+        read_schema(file)
+
+
+def test_a_file_s_numbers_stay_as_they_are_written(tmp_path: Path) -> None:
+    """Or the streams of jobs that have begun would get another fingerprint."""
+    file = tmp_path / "schema.toml"
+    file.write_text('label = "y"\nids = ["u"]\ndense = ["p"]\nlabel-range = [0, 5]\n[missing]\np = 3\n')
+    assert read_schema(file).to_json() == (
+        '{"dense": ["p"], "ids": [{"column": "u"}], "label": "y", "label_range": [0.0, 5.0], "missing": {"p": 3}}'
+    )
+
+
 def test_a_file_says_lists_tables_labels_weight_and_group(tmp_path: Path) -> None:
     file = tmp_path / "schema.toml"
     file.write_text(

@@ -151,3 +151,11 @@ def test_the_fingerprint_is_of_the_content_in_its_order(tmp_path: Path) -> None:
     assert both != opened(tmp_path, "day_2.gz,day_1.gz").fingerprint
     assert "2 files" in both
     assert "files" not in opened(tmp_path, "day_1.gz").fingerprint  # that of a single file is as it was
+
+
+def test_endings_may_be_in_capitals_and_hidden_files_are_found_by_their_names_only(tmp_path: Path) -> None:
+    for name in ("a.csv", "B.CSV", ".c.csv", "_d.csv"):
+        (tmp_path / name).write_text("u,y\na,1\n")
+    schema = esd.Schema("y", ("u",))
+    for pattern, samples in ((".", 2), ("*", 2), ("*.csv", 1), ("_*.csv", 1), (".c.csv", 1)):
+        assert sum(map(len, esd.read(str(tmp_path / pattern), schema))) == samples, pattern
