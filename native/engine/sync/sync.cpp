@@ -49,13 +49,6 @@ void Sync::restore(SavedSync&&) {
   }
 }
 
-void Sync::owe(unsigned worker, RowNumber number, SlotIndex slot) {
-  const RowState& row = state_.index[number];
-  OwedPushes& owed = owed_[worker];
-  (row.kind == kSplit ? owed.gradients : owed.rows)
-      .emplace_back(row, state_.sizes.of_row(row.id), state_.directory.contributors(row), slot, state_.iteration);
-}
-
 void Sync::outdate_owed(unsigned worker) {
   SorterById<std::vector<TransferRow>> sorter;
   owed_[worker].sort(sorter);

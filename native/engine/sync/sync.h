@@ -15,6 +15,7 @@
 #include "engine/plan/replacement.h"
 #include "engine/plan/state.h"
 #include "engine/rows/index_types.h"
+#include "engine/rows/row_state.h"
 #include "engine/sync/owed_pushes.h"
 
 namespace esd {
@@ -96,8 +97,14 @@ class Sync {
  protected:
   Sync(const Sync&) = default;  // for `clone`
 
-  // The worker must push its owned row, or its partial gradient of a split one.
-  void owe(unsigned worker, RowNumber number, SlotIndex slot);
+  // The worker must push its owned row, or its partial gradient of a split one. Ways call it for each row that they
+  // train, so it is inlined.
+  void owe(unsigned worker, RowNumber number, SlotIndex slot) {
+    const RowState& row = state_.index[number];
+    OwedPushes& owed = owed_[worker];
+    (row.kind == kSplit ? owed.gradients : owed.rows)
+        .emplace_back(row, state_.sizes.of_row(row.id), state_.directory.contributors(row), slot, state_.iteration);
+  }
 
   // Rows become clean: all that is owed of them is pushed with the next plans. Some may be named several times.
   void settle(const std::vector<RowNumber>& numbers);
