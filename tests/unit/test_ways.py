@@ -11,10 +11,10 @@ from esd.services.domain.sync import WAYS
 ROOT = Path(__file__).parents[2]
 ENGINE = ROOT / "native/engine"
 PRODUCT = ("services", "dispatcher", "worker", "ps_server", "esd", "native")
-# "full" and "none" are words of every text, so only what names these ways is looked for.
+# "full" and "none" are words of every text, and rows may be uncached, so only what names these ways is looked for.
 NAMES = re.compile(
-    r"(?i:staleness|stale\b|\bbounded\b|replicat|proactive|write.?through|push_?(?:all|trained)|flush_?ahead|uncached)"
-    r"|(?i:on.?demand|full.?sync)|\bk?Full\b"
+    r"(?i:staleness|stale\b|\bbounded\b|replicat|proactive|write.?through|push_?(?:all|trained)|flush_?ahead)"
+    r"|(?i:on.?demand|full.?sync)|\bk?Full\b|\bUncached\b"
 )
 # Of bounded staleness: the way that once was everywhere.
 OF_ONE_WAY = re.compile(r"BOUNDED|[Ss]taleness|stale_reads|pull_bound|push_bound")

@@ -1,6 +1,6 @@
 // The life in which rows are born: above the life of every row that the engine knew once and knows no longer.
 //
-// Full versions rise with it (row_state.h), so the parameter server never takes a row of an earlier life for a later one.
+// All versions rise with it (row_state.h), so the parameter server never takes a row of an earlier life for a later one.
 #pragma once
 
 #include <algorithm>

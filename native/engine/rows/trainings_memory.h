@@ -1,7 +1,7 @@
 // How often rows were trained that the engine knows no longer: what cache replacement and joint dispatch guess from when
 // such a row comes back.
 //
-// The memory is bounded: 4 bytes for each of some rows per cached one. It is a table of sets, one cache line each, and a set
+// The memory has a limit: 4 bytes for each of some rows per cached one. It is a table of sets, one cache line each, and a set
 // forgets the row that it was told of first. A row is known by 28 bits of its hash besides its set, so one in 16 million
 // that are looked up in vain is taken for another one.
 #pragma once
