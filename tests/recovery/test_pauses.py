@@ -11,7 +11,7 @@ import pytest
 
 from esd.run.cluster import LocalCluster
 from esd.run.services import ServiceProcess
-from esd.services.domain.state import JobState
+from esd.services.domain.state import JobPhase, JobState
 from tests.recovery import kills
 from tests.recovery.kills import OPTIONS, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
 from tests.support import training
@@ -35,6 +35,16 @@ class KilledAtNight(kills.Killer):
             self.over.set()
 
 
+class RecoveredAtNight(KilledAtNight):
+    """The same; the pause is over when the job has recovered, for which no new samples may be needed."""
+
+    def __call__(self, cluster: LocalCluster, state: JobState) -> None:
+        if self.killed is None:
+            super().__call__(cluster, state)
+        elif state.recoveries and state.phase is JobPhase.RUNNING and state.iterations_confirmed == AHEAD:
+            self.over.set()
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     path = tmp_path_factory.mktemp("undisturbed")
@@ -54,4 +64,13 @@ def test_a_process_killed_in_a_pause_leaves_the_model_of_an_undisturbed_run(
     )
     result = interrupted_run(PAUSED, kill, shards=1, out=tmp_path, **where)
     assert kill.killed
+    assert_same_run(result, tmp_path, undisturbed)
+
+
+def test_a_server_that_restarts_in_a_pause_is_recovered_before_it_ends(undisturbed, tmp_path):
+    kill = RecoveredAtNight(parameter_server)
+    result = interrupted_run(PAUSED, kill, shards=1, out=tmp_path, store="memory", checkpoint_dir=tmp_path / "kept")
+    assert [recovery["cause"].rpartition(" is in another epoch")[2] for recovery in result["recoveries"]] == [
+        ": it was restarted"
+    ]
     assert_same_run(result, tmp_path, undisturbed)

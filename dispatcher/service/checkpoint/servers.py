@@ -48,6 +48,7 @@ class CheckpointStore:
     def __init__(self, job: JobSpec, settings: DispatcherSettings) -> None:
         """Opens a channel to every shard; `close` closes them."""
         self._table = job.table.name
+        self._addresses = job.parameter_servers
         self._patience = settings.recovery_seconds
         self._storage_patience = settings.storage_seconds
         credentials = Credentials.read(settings)
@@ -90,6 +91,18 @@ class CheckpointStore:
             durable=found[0].durable,
             finished=all(each.finished for each in found),
         )
+
+    async def strayed(self, epoch: int) -> str:
+        """Returns the address of a server that is in another epoch; empty if there is none. Waits for no absent server.
+
+        The first table stands for all, because a server loses or keeps all of its tables together.
+
+        Raises:
+            Unavailable, DeadlineExceeded: a server is away.
+        """
+        participants = self._participants[: len(self._connections)]
+        found = await asyncio.gather(*(each.get_checkpoint() for each in participants))
+        return next((address for address, each in zip(self._addresses, found, strict=True) if each.epoch != epoch), "")
 
     async def committed(self) -> StoredState:
         """Returns the committed checkpoint, and the latest epoch.

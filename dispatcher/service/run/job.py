@@ -210,9 +210,10 @@ class Job:
     def end_epoch(self, cause: str) -> None:
         """Ends the present epoch early, so that the next one begins with other workers.
 
-        This is the only way out of an epoch before the end of the stream. Its five causes are a failure that a worker
+        This is the only way out of an epoch before the end of the stream. Its six causes are a failure that a worker
         reports, an expired lease, a worker that comes back as another process, a new worker that joins after a
-        checkpoint, and a parameter server that refuses a call of the dispatcher because it is in another epoch. Every
+        checkpoint, and a parameter server in another epoch, which refuses a call of the dispatcher or is found while
+        the stream pauses (idle_servers.py). Every
         wait in the epoch ends with StaleEpoch. A job without checkpoints cannot recover, and fails.
         """
         if self.checkpoints is None:

@@ -28,6 +28,7 @@ from esd.dispatcher.core.feedback import Feedback
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.service.run.abandoned import end_when_abandoned
 from esd.dispatcher.service.run.checkpointing import begin_checkpoint, commit_end
+from esd.dispatcher.service.run.idle_servers import watch_idle_servers
 from esd.dispatcher.service.run.job import Job
 from esd.dispatcher.service.run.recovery import next_epoch, resume_finished
 from esd.dispatcher.service.run.standstill import watch_for_standstill
@@ -63,6 +64,7 @@ async def plan_stream(job: Job, decision_log: DecisionLog | None = None) -> None
     watches = [
         asyncio.create_task(end_when_abandoned(job), name="end_when_abandoned"),
         asyncio.create_task(watch_for_standstill(job), name="watch_for_standstill"),
+        asyncio.create_task(watch_idle_servers(job), name="watch_idle_servers"),
     ]
     try:
         await _plan_epochs(job, decision_log, thread)
