@@ -1,9 +1,10 @@
-"""`esd cluster up|status|down`: starts, shows and removes the containers of a cluster file."""
+"""`esd cluster example|up|status|down`: prints a cluster file; starts, shows and removes its containers."""
 
 from __future__ import annotations
 
 import time
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +41,12 @@ File = Annotated[Path, typer.Option("--file", help="The cluster file.")]
 FILE = Path("cluster.toml")
 
 app = typer.Typer(help="Runs ESD on several machines with container engines.", no_args_is_help=True)
+
+
+@app.command()
+def example() -> None:
+    """Prints a cluster file to begin with: esd cluster example > cluster.toml."""
+    print((files("esd.cluster") / "example.toml").read_text(), end="")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The file that describes a cluster; deploy/cluster.toml is an example."""
+"""The file that describes a cluster; example.toml is one to begin with."""
 
 from __future__ import annotations
 
@@ -125,13 +125,10 @@ def read_cluster(path: Path) -> Cluster:
     """Reads a cluster file.
 
     Raises:
-        InvalidArgument: it cannot be read; all mistakes are listed with their place.
+        InvalidArgument: it is not there or cannot be read; all mistakes are listed with their place.
     """
     if not path.exists():
-        raise InvalidArgument(
-            f"{path} cannot be read: No such file or directory; --file names another, and esd schema cluster prints "
-            "the keys of such a file"
-        )
+        raise InvalidArgument(f"there is no cluster file {path}: `esd cluster example` prints one to begin with")
     document = read_toml(path, str(path))
     try:
         cluster = Cluster.model_validate(document)

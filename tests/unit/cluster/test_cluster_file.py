@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from esd.cli.cluster import app
 from esd.cluster.code import LIMIT, read_code
 from esd.cluster.config import read_cluster
 from esd.cluster.containers import CODE, containers_of
@@ -27,6 +29,10 @@ def write(directory: Path, text: str) -> Path:
     file = directory / "cluster.toml"
     file.write_text(text)
     return file
+
+
+def test_the_command_prints_the_example() -> None:
+    assert CliRunner().invoke(app, ["example"]).stdout == EXAMPLE.read_text()
 
 
 def test_the_example_gives_the_services_on_the_head_and_a_worker_for_each_link() -> None:
@@ -139,5 +145,6 @@ def test_mistakes_are_named_with_their_place(tmp_path: Path, text: str, mistake:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match=r"absent\.toml cannot be read: No such .* esd schema cluster prints"):
+    expected = r"there is no cluster file .*absent\.toml: `esd cluster example` prints one to begin with"
+    with pytest.raises(InvalidArgument, match=expected):
         read_cluster(tmp_path / "absent.toml")
