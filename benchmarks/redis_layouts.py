@@ -14,7 +14,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,7 +129,14 @@ redis.call('HINCRBY', 'n', 'rows', rows) redis.call('HINCRBY', 'n', 'trainings',
 """
 )
 
-Push = Callable[[NDArray[np.uint64], int], None]
+
+class Push(Protocol):
+    """Pushes rows at a version."""
+
+    def __call__(self, ids: NDArray[np.uint64], version: int) -> None:
+        """Pushes the rows of distinct ids, uint64 [r]."""
+
+
 Pull = Callable[[NDArray[np.uint64]], None]
 
 
@@ -242,7 +251,7 @@ class Rows:
     def _run(self, commands: Iterable[Command]) -> None:
         with self._client.pipeline(transaction=False) as pipeline:
             for command in commands:
-                pipeline.execute_command(*command)
+                pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
             pipeline.execute()
 
 
@@ -267,7 +276,10 @@ def layouts(client: Redis, url: str, spec: TableSpec, total: int) -> Iterator[tu
             block = np.zeros((len(ids), spec.row_width), np.float32)
             table.write_newer(RowBlock(ids, np.full(len(ids), version), block))
 
-        yield "the store (format 5)", push, lambda ids: table.read(ids) and None
+        def pull(ids: NDArray[np.uint64]) -> None:
+            table.read(ids)
+
+        yield "the store (format 5)", push, pull
     finally:
         store.close()
 
@@ -298,9 +310,9 @@ def measure(dimension: int, total: int) -> Iterator[Measured]:
 
         for name, push, pull in layouts(client, server.url, spec, total):
             empty = memory()
-            new = per_row(lambda part, push=push: push(part, 1))
+            new = per_row(partial(push, version=1))
             file = client.info("persistence")["aof_current_size"]
-            known = per_row(lambda part, push=push: push(part, 2))
+            known = per_row(partial(push, version=2))
             file_bytes = (client.info("persistence")["aof_current_size"] - file) / total
             yield Measured(
                 name, spec.row_width, total, new, known, per_row(pull), (memory() - empty) / total, file_bytes

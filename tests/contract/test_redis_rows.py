@@ -36,62 +36,78 @@ def ids_of_few_fields(rng: np.random.Generator, fields: int, rows: int) -> np.nd
     return rng.permutation(np.concatenate(groups))
 
 
+class Pair:
+    """A table in Redis and one in memory, to which the same happens."""
+
+    def __init__(self, table, rng: np.random.Generator) -> None:
+        memory = open_store("memory", ALONE, 1.0)
+        memory.create(SPEC)
+        self.tables = (table, memory.open(SPEC))
+        self.ids = np.concatenate([ids_of_few_fields(rng, 40, 3), rng.integers(0, 2**64, 120, dtype=np.uint64)])
+        self.cuts: list[int] = []
+        self._rng = rng
+
+    def write(self) -> None:
+        some = self._rng.choice(self.ids, self._rng.integers(1, 200), replace=False)
+        versions = self.tables[1].rows.versions(some) + self._rng.integers(-1, 3, len(some))
+        versions += self._rng.choice([0, 0, 0, 2**22, LIFE, 3 * LIFE], len(some))
+        block = RowBlock(some, versions, rows_of(self._rng, some, 1).rows)[versions > 0]
+        stored, expected = (table.rows.write_newer(block) for table in self.tables)
+        np.testing.assert_array_equal(stored, expected)
+
+    def forget(self) -> None:
+        some, below = self._rng.choice(self.ids, 60, replace=False), int(self._rng.choice([2, LIFE, 2 * LIFE]))
+        forgotten, expected = (table.rows.forget_older(some, below) for table in self.tables)
+        assert forgotten == expected
+
+    def cut(self) -> None:
+        self.cuts.append(self.cuts[-1] + 1 if self.cuts else 1)
+        self._keep_pre_images()
+
+    def go_back(self) -> None:
+        if self.cuts:
+            at = int(self._rng.integers(len(self.cuts)))
+            count, expected = (table.cuts.put_back(self.cuts[at:]) for table in self.tables)
+            assert count == expected
+            del self.cuts[at + 1 :]
+            self._keep_pre_images()
+
+    def drop(self) -> None:
+        if len(self.cuts) > 1:
+            for table in self.tables:
+                table.cuts.drop(self.cuts[0])
+            del self.cuts[0]
+
+    def look_back(self) -> None:
+        if self.cuts:
+            at = int(self._rng.integers(len(self.cuts)))
+            cut, later = self.cuts[at], self.cuts[at + 1 :]
+            some = self._rng.choice(self.ids, 50, replace=False)
+            past, expected = (table.cuts.as_of(table.rows.read(some), cut, later) for table in self.tables)
+            assert blocks_as_dict([past[past.versions > 0]]) == blocks_as_dict([expected[expected.versions > 0]])
+            rows, expected_rows = (blocks_as_dict(table.cuts.rows_at(cut, later)) for table in self.tables)
+            assert rows == expected_rows
+
+    def compare(self) -> None:
+        table, expected = (table.rows for table in self.tables)
+        assert table.totals() == expected.totals()
+        np.testing.assert_array_equal(table.versions(self.ids), expected.versions(self.ids))
+
+    def _keep_pre_images(self) -> None:
+        for table in self.tables:
+            table.cuts.keep_pre_images(self.cuts[-1])
+
+
 def test_any_sequence_of_changes_leads_where_it_leads_in_memory(store, table, rng):
     """Writes, removals, cuts and returns to them, on rows that share fields and rows that do not."""
-    memory = open_store("memory", ALONE, 1.0)
-    memory.create(SPEC)
-    reference = memory.open(SPEC)
-    ids = np.concatenate([ids_of_few_fields(rng, 40, 3), rng.integers(0, 2**64, 120, dtype=np.uint64)])
-    cuts: list[int] = []
-
-    def write() -> None:
-        some = rng.choice(ids, rng.integers(1, 200), replace=False)
-        block = rows_of(rng, some, 1)
-        lives = rng.choice([0, 0, 0, 2**22, LIFE, 3 * LIFE], len(some))
-        block = RowBlock(some, reference.rows.versions(some) + rng.integers(-1, 3, len(some)) + lives, block.rows)
-        block = block[block.versions > 0]
-        np.testing.assert_array_equal(table.rows.write_newer(block), reference.rows.write_newer(block))
-
-    def forget() -> None:
-        some = rng.choice(ids, 60, replace=False)
-        below = int(rng.choice([2, LIFE, 2 * LIFE]))
-        assert table.rows.forget_older(some, below) == reference.rows.forget_older(some, below)
-
-    def cut() -> None:
-        cuts.append(cuts[-1] + 1 if cuts else 1)
-        for each in (table, reference):
-            each.cuts.keep_pre_images(cuts[-1])
-
-    def go_back() -> None:
-        if cuts:
-            back = int(rng.integers(len(cuts)))
-            assert table.cuts.put_back(cuts[back:]) == reference.cuts.put_back(cuts[back:])
-            del cuts[back + 1 :]
-            for each in (table, reference):
-                each.cuts.keep_pre_images(cuts[back])
-
-    def drop() -> None:
-        if len(cuts) > 1:
-            for each in (table, reference):
-                each.cuts.drop(cuts[0])
-            del cuts[0]
-
-    def look_back() -> None:
-        if cuts:
-            at = int(rng.integers(len(cuts)))
-            some = rng.choice(ids, 50, replace=False)
-            past = [each.cuts.as_of(each.rows.read(some), cuts[at], cuts[at + 1 :]) for each in (table, reference)]
-            assert blocks_as_dict([past[0][past[0].versions > 0]]) == blocks_as_dict([past[1][past[1].versions > 0]])
-            rows = [blocks_as_dict(each.cuts.rows_at(cuts[at], cuts[at + 1 :])) for each in (table, reference)]
-            assert rows[0] == rows[1]
-
-    steps = [write, write, write, write, forget, cut, go_back, drop, look_back]
+    pair = Pair(table, rng)
+    steps = [*[pair.write] * 4, pair.forget, pair.cut, pair.go_back, pair.drop, pair.look_back]
     for _ in range(80):
         rng.choice(steps)()
-        assert table.rows.totals() == reference.rows.totals()
-        np.testing.assert_array_equal(table.rows.versions(ids), reference.rows.versions(ids))
-    assert_rows(table.rows.read(ids), reference.rows.read(ids))
-    assert as_dict(table.rows) == as_dict(reference.rows)
+        pair.compare()
+    rows, expected = (table.rows for table in pair.tables)
+    assert_rows(rows.read(pair.ids), expected.read(pair.ids))
+    assert as_dict(rows) == as_dict(expected)
     store.ping()  # compares the counters with the rows
 
 
@@ -242,22 +258,22 @@ def test_a_table_of_format_4_is_converted_with_its_pre_images(url, earlier):
 
 def test_a_conversion_that_was_interrupted_continues(url, earlier, monkeypatch):
     rows, at_cut = earlier
-    count = 0
 
-    def half(self, keys):
-        nonlocal count
-        move(self, keys[: len(keys) // 2])
-        count += 1
-        if count == 1:
-            raise Unavailable("the process has died")
-        move(self, keys[len(keys) // 2 :])
+    def half(conversion):
+        conversion._found = conversion._found[::2]
+        move(conversion)
+        die()
 
     move = earlier_format._Conversion.move_rows
-    monkeypatch.setattr(earlier_format._Conversion, "move_rows", half)
-    store = open_store_at(url)
-    with pytest.raises(Unavailable):
-        store.claim(exclusive=False)
-    store.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(earlier_format._Conversion, "move_rows", half)
+        store = open_store_at(url)
+        with pytest.raises(Unavailable):
+            store.claim(exclusive=False)
+        store.close()
+    with client_of(url) as client:
+        kinds = {len(key.rpartition(b"}:")[2]) for key in client.scan_iter("e:{*")}
+    assert kinds == {1, 8}, "rows in both formats"
     store = open_url(url)
     table = store.open(SPEC)
     assert as_dict(table.rows) == as_dict_of(rows)

@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 EARLIER_FORMAT = 4
 
 _SCAN_KEYS = 1000  # keys that Redis examines per step
+_ROWS_AT_A_TIME = 20_000  # dozens for each hash, so that a script moves more than one
 _ROW = re.compile(rb"e:\{(.+)\.([0-9a-f]{2})\}:(.{8})", re.DOTALL)
 _PRE_IMAGES = re.compile(rb"u(\d+):\{(.+)\.([0-9a-f]{2})\}")
 
@@ -42,20 +43,19 @@ def convert(tables: Sequence[TableSpec], shard: Shard, redis: RedisConnection, c
     partitions, rows = set(shard.partitions), 0
     renewed = time.monotonic()
     for keys in _keys(redis):
-        by_table: dict[bytes, list[bytes]] = {}
         for key in keys:
             if (row := _ROW.fullmatch(key)) and row[1] in conversions and int(row[2], 16) in partitions:
-                by_table.setdefault(row[1], []).append(key)
+                if not rows:
+                    _log.warning("converting the rows in Redis at %s to format 5, once", redis.address)
+                rows += 1
+                conversions[row[1]].add_row(key)
             elif (cut := _PRE_IMAGES.fullmatch(key)) and cut[2] in conversions and int(cut[3], 16) in partitions:
                 conversions[cut[2]].move_pre_images(key, int(cut[1]))
-        for table, found in by_table.items():
-            if not rows:
-                _log.warning("converting the rows in Redis at %s to format 5, once", redis.address)
-            conversions[table].move_rows(found)
-            rows += len(found)
         if time.monotonic() - renewed > RENEWAL_SECONDS:
             claim.renew()
             renewed = time.monotonic()
+    for conversion in conversions.values():
+        conversion.move_rows()
     if rows:
         _log.warning("converted %d rows in Redis at %s", rows, redis.address)
 
@@ -81,9 +81,17 @@ class _Conversion:
         self._hashes = layout.quarter_keys("e", spec.name)
         self._redis = redis
         self._claim = claim
+        self._found: list[bytes] = []
 
-    def move_rows(self, keys: Sequence[bytes]) -> None:
-        """Moves rows into their hashes."""
+    def add_row(self, key: bytes) -> None:
+        """Moves a row into its hash, together with later ones."""
+        self._found.append(key)
+        if len(self._found) >= _ROWS_AT_A_TIME:
+            self.move_rows()
+
+    def move_rows(self) -> None:
+        """Moves the rows that were added."""
+        keys, self._found = self._found, []
         ids = layout.join_rows([key[-8:] for key in keys], 8).view("<u8").ravel()
         places, names = native.addresses(ids)
         groups = layout.by_field(places, names, self._size)

@@ -6,10 +6,10 @@
     esd:tables               hash: table name -> JSON of its specification
         esd:servers              hash: the server of each shard, and the time at which its claim expires: see claim.py
     e:{<table>.<pp>}:<q>     hash of rows, a quarter of a partition: see records.py
-    n:{<table>.<pp>}         hash: rows of the partition, the trainings of all of them together (`trainings`), and the
-                             number of rows that have no field of their own (`shared`)
+    n:{<table>.<pp>}         hash: `rows` of the partition, `trainings` of all of them together, and how many more rows
+                             than fields there are (`shared`)
     g:{<table>.<pp>}         hash of pending gradients: id and worker -> split, D float32, checksum
-        p<cut>:{<table>.<pp>}:<q>   hash of pre-images: last byte and field of a row -> its record at that cut, empty if
+        p<cut>:{<table>.<pp>}:<q>   hash of pre-images: field and last byte of a row -> its record at that cut, empty if
                              the row did not exist
     h:<table>                hash: shards, and for each of them the record of its history (JSON)
     c:<table>                hash of parts of checkpoints: <cut>.<name> -> data
@@ -21,9 +21,9 @@ All keys of a partition <pp> (two hex digits) share a hash slot, so that a Redis
 rows; the partitions spread over the nodes. Each partition belongs to one shard, and no key of a row names the shard:
 any number of parameter servers finds every row in place. All numbers are little-endian.
 
-Rows are fields of few large hashes because a key of its own costs a row 60 bytes more, and Redis' name lookup and
-bookkeeping of a key for each read and write. Quarters keep the largest value that moves between the nodes of a cluster
-at a 256th of the table.
+Rows are fields of few large hashes because a key costs 50 bytes more than a field, and one command reads or writes all
+rows of a hash. A partition has four, so that the largest value that moves between nodes of a cluster is a 256th of a
+table; more of them would leave fewer rows to each command (benchmarks/redis_layouts.py compares layouts).
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ for i = 5, #ARGV do redis.call('HSET', KEYS[2], i - 5, ARGV[i]) end
 )
 
 # Counts the rows that are missing in partitions, given the counters of their rows. KEYS: for each partition its
-# counters and its hashes of rows. ARGV: number of hashes per partition. `shared` counts the rows that have no field.
+# counters and its hashes of rows. ARGV: number of hashes per partition. There are `shared` more rows than fields.
 MISSING_ROWS = b"""
 local missing, hashes = 0, tonumber(ARGV[1])
 for k = 1, #KEYS, 1 + hashes do

@@ -71,7 +71,7 @@ def check_rows(redis: RedisConnection, tables: Sequence[str], shard: Shard) -> N
     partitions = [part for table in tables for part in _counted_keys(table, shard)]
     if redis.spans_partitions:  # one command for all of them
         partitions = [list(chain.from_iterable(partitions))] if partitions else []
-    commands = [(b"EVAL", MISSING_ROWS, len(keys), *keys, QUARTERS) for keys in partitions]
+    commands: list[Command] = [(b"EVAL", MISSING_ROWS, len(keys), *keys, QUARTERS) for keys in partitions]
     missing = sum(redis.execute([keys[0] for keys in partitions], commands))
     if missing > 0:
         raise StoreLost(
