@@ -9,6 +9,7 @@ from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import with_lookahead
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.mechanisms import JointOptions
 from esd.services.domain.plans import IterationPlan
 from esd.services.domain.sync import parse_sync
 
@@ -26,7 +27,8 @@ def release_at_once(monkeypatch):
 @pytest.mark.parametrize(("mechanism", "window"), [(each, 1 + at % 3) for at, each in enumerate(SCALABLE)])
 def test_plans_train_the_model_of_a_single_process(make_job, make_batches, make_cluster, mechanism, window):
     """The cluster checks that a row which comes back is pulled when the server has its latest value for sure."""
-    job = make_job(workers=3, mechanism=mechanism, window=window, horizon=3 if mechanism == "joint" else 1)
+    ahead = {"mechanism_options": JointOptions(horizon=3)} if mechanism == "joint" else {}
+    job = make_job(workers=3, mechanism=mechanism, window=window, **ahead)
     planner, cluster = Planner(job, BANDWIDTHS, CACHE_ROWS), make_cluster(CACHE_ROWS, window=window)
     batches = make_batches(80, samples=16, fields=3, rows=600, seed=4)
     for batch, later in with_lookahead(batches, planner.lookahead):
