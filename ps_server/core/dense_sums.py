@@ -55,8 +55,8 @@ class DenseSums:
         """Takes the next piece of a member; returns the sum when it was the last addend.
 
         Raises:
-            InvalidArgument: the piece is not the next one, differs in its place or type from that of another member, or
-                has a value that is not finite.
+            InvalidArgument: the piece is not the next one, differs in place or type from another member's piece, or has
+                a value that is not finite.
         """
         name, values = piece.name, piece.values
         if values is not None and values.dtype.kind == "f" and not np.isfinite(values).all():

@@ -226,7 +226,7 @@ class SumGroup:
                 self._watch.cancel()
 
     def refuse(self, stream: SumStream, reason: EsdError) -> None:
-        """Ends the stream of a member with an error of its own, and those of the others with its name."""
+        """Ends the stream of a member with an error of its own, and the other streams with the member's name."""
         stream.fail(reason)
         self.fail(Unavailable(f"the parameter server has refused worker slot {stream.slot}: {reason}"))
 

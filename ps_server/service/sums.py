@@ -38,8 +38,8 @@ class SumService:
     """The groups of a server.
 
     Args:
-        tables: of the server; their epochs are those of the groups.
-        shard: the place of the server among those of its jobs.
+        tables: of the server; a group belongs to the epoch of a table.
+        shard: the place of the server in the list of its jobs.
         settings: of the server.
     """
 

@@ -33,7 +33,7 @@ _EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # missing in the stubs only
 
 
 class SumClient:
-    """Sums vectors of one worker with those of the other members of its epoch, over a stream to every server.
+    """Adds the vectors of one worker to the vectors of the other members of its epoch, over a stream to every server.
 
     Args:
         servers: connections to all servers of the job, in shard order.
@@ -74,7 +74,7 @@ class SumClient:
         All members start vectors of the same lengths and types in the same order.
 
         Args:
-            iteration: never below that of an earlier vector.
+            iteration: of the plan, which never falls.
             vector: [v], contiguous, float32, float64, int32 or int64. Its values stay as they are until they are sent.
             zeros: whether all values are 0, so that they need not be sent.
 

@@ -16,7 +16,7 @@ MAX_RANK = 1024
 class DenseSum:
     """A way to sum the gradients that all workers share, with its options. Each subclass is one way.
 
-    The gradients are those of the dense parameters and of replicated rows, and changes of buffers.
+    It sums gradients of dense parameters and of replicated rows, and changes of buffers.
 
     Attributes:
         name: as `--dense` names it.
@@ -66,7 +66,7 @@ class ServerSum(DenseSum):
 
 @dataclass(frozen=True, slots=True)
 class LowRank(ServerSum):
-    """Sums factors of the gradients' matrices at the parameter servers, and keeps what they lack (PowerSGD).
+    """Sums factors of the gradients' matrices at the parameter servers, and keeps the rest as an error (PowerSGD).
 
     The trained model is the model of one machine that trains gradients of the same rank.
 

@@ -82,8 +82,9 @@ class ModelSpec:
 class DispatchOptions:
     """The workers, the dispatch of samples to them, and the distance of checkpoints.
 
-    The trained model depends on none of these options but by the order of float sums, and on `sync` where that is
-    not exact, so a job that goes on from a checkpoint may choose every one of them anew.
+    The trained model depends on none of these options but by the order of float sums, on `sync` where that is not
+    exact, and on `dense_sum` where that is of low rank, so a job that goes on from a checkpoint may choose all of them
+    anew.
 
     Attributes:
         workers: n, 1..64.

@@ -39,7 +39,7 @@ class PieceName:
 
     Attributes:
         iteration: of the plan.
-        number: of the sum among those of the iteration, from 0.
+        number: of the sum in the iteration, from 0.
         start: the place of the piece's first value in the vector.
         length: number of values of the whole vector.
         dtype: of the values: float32, float64, int32 or int64.

@@ -19,7 +19,7 @@ from esd.worker.training.server_sum import ServerReducer
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """What a worker needs to meet the other members of its epoch.
+    """The means by which a worker meets the other members of its epoch.
 
     Attributes:
         membership: of the epoch.

@@ -108,7 +108,7 @@ class DenseParameters:
         return _npz(_on_host(self._of_model() | state | kept))
 
     def gather(self, *, leads: bool) -> None:
-        """Moves what all workers keep of their gradients to the one that leads. All call it before one saves.
+        """Moves the errors of all workers' gradients to the worker that leads. All call it before one saves.
 
         Raises:
             Unavailable: another worker is lost or late.
@@ -120,7 +120,7 @@ class DenseParameters:
 
         Args:
             data: the same on all workers.
-            leads: whether this worker keeps what `gather` has moved to one of them.
+            leads: whether this worker gets the errors that `gather` has moved to a worker.
 
         Raises:
             FailedPrecondition: a parameter, buffer or state is missing or has another shape.

@@ -22,7 +22,7 @@ class LowRankGradients:
 
     For each matrix the gradient G of a worker, and the error E that it has kept, make M = G + E. The workers sum
     P = M Q over all of them, with a basis Q that all have, and orthonormalise it; then they sum M^T P. The product of P
-    and this sum is the gradient that is trained, and what it lacks of M is the next error. Both sums are linear in M,
+    and this sum is the gradient that is trained, and M without it is the next error. Both sums are linear in M,
     so only the sum of all errors counts, and n workers take the step that one takes. Other parameters, and matrices
     that the factors would not shrink, are summed as they are.
 
@@ -91,10 +91,10 @@ class LowRankGradients:
         self._own.close()
 
     def gather(self, *, leads: bool) -> None:
-        """Moves the errors of all workers to one of them, which holds their sum then, for a checkpoint.
+        """Moves the errors of all workers to a single one, which holds their sum then, for a checkpoint.
 
         Args:
-            leads: whether this worker is the one.
+            leads: whether this worker gets them.
 
         Raises:
             Unavailable: another worker is lost or late.
@@ -118,7 +118,7 @@ class LowRankGradients:
         return errors | {f"{_BASIS}{at}": each.basis for at, each in self._matrices.items()}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Goes back to a state. What it does not hold, or holds for another rank, is as at first."""
+        """Goes back to a state. Values that it does not hold, or holds for another rank, are as at first."""
         for name, values in self.state.items():
             saved = arrays.get(name, np.empty(0))
             if saved.shape == tuple(values.shape):
@@ -129,7 +129,7 @@ class _Matrix:
     """One matrix, [a, b], and its factors.
 
     Attributes:
-        error: float32 [a, b], what this worker's gradients had that was not trained.
+        error: float32 [a, b], the part of this worker's gradients that was not trained.
         basis: float64 [b, R], with orthonormal columns, the same on all workers.
     """
 

@@ -1,4 +1,4 @@
-"""The sums over the workers of an epoch, whatever way makes them (`--dense`)."""
+"""The sums over the workers of an epoch, by any way to sum (`--dense`)."""
 
 from __future__ import annotations
 

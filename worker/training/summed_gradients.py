@@ -44,27 +44,29 @@ class SummedGradients(Protocol):
         """
 
     def gather(self, *, leads: bool) -> None:
-        """Moves what all workers keep from one iteration to the next to the one that leads, before a checkpoint.
+        """Moves the errors that all workers keep from one iteration to the next to the worker that leads.
+
+        It precedes a checkpoint.
 
         Raises:
             Unavailable: another worker is lost or late.
         """
 
     def drop(self) -> None:
-        """Forgets what another worker has after `gather`."""
+        """Forgets the errors, which another worker has after `gather`."""
 
     @property
     def state(self) -> Mapping[str, Tensor]:
-        """What is kept from one iteration to the next, by name."""
+        """The values that are kept from one iteration to the next, by name."""
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Goes back to a state, which may be that of another way to sum: it begins anew then."""
+        """Goes back to a state. A state of another way to sum is ignored."""
 
     def close(self) -> None:
         """Leaves the parameters alone."""
 
 
 def gradients_of(job: JobSpec) -> Callable[[Sequence[nn.Parameter], DenseReducer], SummedGradients]:
-    """Returns what makes the gradients of a job's parameters, by its way to sum them."""
+    """Returns the maker of the gradients of a job's parameters, by its way to sum them."""
     way = job.dense_sum
     return partial(LowRankGradients, way=way, seed=job.seed) if isinstance(way, LowRank) else GradientBuckets

@@ -1,4 +1,4 @@
-"""Sums of workers' vectors at a real server: what is added, what is refused by name, and who is not waited for."""
+"""Sums of workers' vectors at a real server: their values, refusals by name, and workers that leave or hang."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.clients.sums import SumClient
 from esd.services.clients.traffic import Traffic
 from esd.services.domain.errors import DeadlineExceeded, InvalidArgument, Unavailable
+from esd.services.runtime import metrics
 from tests.support.frames import SPEC
 from tests.support.sums import member
 
@@ -22,7 +23,7 @@ WORKERS, SHARDS = 3, 2
 
 
 class SlowLink(Traffic):
-    """Counts what passes, part by part."""
+    """Counts the bytes that pass, part by part."""
 
     chunk_bytes = 10_000
 
@@ -93,6 +94,8 @@ async def test_zeros_are_replaced_by_the_sum_and_take_no_room_on_the_link(server
         clients = await open_clients(stack, servers[1])
         await asyncio.gather(*(client.join(10) for client in clients))
         vectors = [np.ones(100_000, np.float32), np.zeros(100_000, np.float32), np.ones(100_000, np.float32)]
+        counters = [metrics.DENSE_BYTES.labels("server", operation) for operation in ("sent", "received")]
+        before = [counter._value.get() for counter in counters]
         futures = [
             client.start(0, vector, zeros=not vector.any()) for client, vector in zip(clients, vectors, strict=True)
         ]
@@ -100,6 +103,9 @@ async def test_zeros_are_replaced_by_the_sum_and_take_no_room_on_the_link(server
         assert all((vector == 2).all() for vector in vectors)
         sent = [sum(client._traffic.parts) for client in clients]
         assert sent[1] < 500 < 400_000 < min(sent[0], sent[2])
+        counted = [counter._value.get() - each for counter, each in zip(counters, before, strict=True)]
+        assert counted[0] == sum(sent)
+        assert 3 * 400_000 < counted[1] < 3 * 401_000
         assert max(clients[0]._traffic.parts) == SlowLink.chunk_bytes  # others may pass between the parts of a piece
 
 

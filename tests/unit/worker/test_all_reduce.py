@@ -16,6 +16,7 @@ from torch.distributed import HashStore
 from esd.services.domain.errors import Unavailable
 from esd.services.domain.plans import Membership
 from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime import metrics
 from esd.worker.training.all_reduce import GroupStore, join_group
 from tests.support.simple_clients import job_with
 
@@ -83,12 +84,15 @@ def test_gloos_thread_waits_for_its_turn_and_the_worker_does_not():
     try:
         assert [policy_of(thread) for thread in gloo_threads() if thread not in before] == [os.SCHED_BATCH] * WORKERS
         assert first == second == policy_of() == os.SCHED_OTHER
+        sent = metrics.DENSE_BYTES.labels("all-reduce", "sent")
+        before = sent._value.get()
         sums = [torch.ones(3), torch.full((3,), 2.0)]
         for reducer, values_of_one in zip((one, other), sums, strict=True):
             reducer.start(values_of_one)
         for reducer in (one, other):
             reducer.wait()
         assert all(each.tolist() == [3.0] * 3 for each in sums)
+        assert sent._value.get() - before == 2 * 12  # each of two workers sends all of its three values, in halves
     finally:
         one.close()
         other.close()

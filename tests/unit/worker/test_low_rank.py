@@ -1,4 +1,4 @@
-"""Gradients of low rank: what is trained is PowerSGD's, on one worker as on several, also after a checkpoint."""
+"""Gradients of low rank are the gradients of PowerSGD, on one worker as on several, also after a checkpoint."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def new_gradients(reducer) -> LowRankGradients:
 
 
 def summed(gradients: LowRankGradients, given: list[Tensor]) -> list[Tensor]:
-    """Gives gradients as a backward pass does, and returns what is trained."""
+    """Gives gradients as a backward pass does, and returns the gradients to train."""
     if gradients.parameters and any(each.any() for each in given):
         losses = [(parameter * each).sum() for parameter, each in zip(gradients.parameters, given, strict=True)]
         torch.stack(losses).sum().backward()
