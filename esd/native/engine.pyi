@@ -300,7 +300,7 @@ class Engine:
             (services/domain/versions.py) are of a later life.
         window: a plan is made when all pushes of the plans before the last `window` ones are durable. So many
             iterations after its last copy has gone, a row leaves the engine, and the parameter server keeps it. An id
-            that comes back then continues with what the parameter server has, in a later life
+            that comes back then continues with the row of the parameter server, in a later life
             (services/domain/versions.py). How often it was trained is remembered of 8 rows per cached one. With 0,
             which max_rows needs, rows never leave.
         spare_rows: how many rows the engine knows although no worker caches them.

@@ -241,7 +241,7 @@ async def watched(
 ) -> AsyncIterator[HeldOut | None]:
     """Makes the evaluations of a job that these options ask for, on these samples; None if there are none.
 
-    The name of the samples is compared with that of an earlier driver's samples, unless it is empty.
+    The name of the samples is compared with the name of an earlier driver's samples, unless it is empty.
 
     Raises:
         NotFound, InvalidArgument: the model cannot be scored here.

@@ -1,4 +1,4 @@
-"""A sample stream that can pause, as one does that comes from people who sleep at night."""
+"""A sample stream that can pause, as a stream of visits does at night."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def in_a_pause(strike: Strike, before: float, after: float) -> Strike:
     """The stream pauses, and something happens meanwhile.
 
     Args:
-        strike: what happens.
+        strike: the event.
         before: seconds from the beginning of the pause to that.
         after: seconds from that to the end of the pause.
     """

@@ -45,7 +45,7 @@ LONGEST_RUN = 240.0  # seconds, on a busy machine; one that takes longer hangs
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a run trains.
+    """The training of a run.
 
     Attributes:
         options: options of the training.

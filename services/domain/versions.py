@@ -4,8 +4,8 @@ A version encodes the life of a row and its trainings: life x 2^30 + the number 
 rise, so every version of a new life is above all versions of the lives before it.
 
 A row that is born in an even life has its initial values: it is new, or the table has forgotten it. A row that is born
-in an odd life continues with what the parameter server has. The dispatcher no longer knows such a row, since no worker
-has cached it for a while; all pushes of it are durable by then, so what the parameter server has is the latest value.
+in an odd life continues with the row of the parameter server. The dispatcher no longer knows such a row, since no
+worker has cached it for a while; all pushes of it are durable by then, so the parameter server has the latest value.
 """
 
 from __future__ import annotations
@@ -29,5 +29,6 @@ def at_birth(versions: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def continues(versions: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Returns whether the life of each version began with what the parameter server had, bool [r]."""
-    return (versions & _LIFE) != 0
+    """Returns whether the life of each version began with the row that the parameter server had, bool [r]."""
+    continued: NDArray[np.bool_] = (versions & _LIFE) != 0
+    return continued

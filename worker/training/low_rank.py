@@ -171,4 +171,5 @@ class _Matrix:
 
 def _orthonormal(columns: Tensor) -> Tensor:
     """Returns an orthonormal basis, float64 [a, R], whose span holds the columns."""
-    return torch.linalg.qr(columns)[0]
+    basis: Tensor = torch.linalg.qr(columns)[0]
+    return basis

@@ -55,7 +55,7 @@ def partition_keys(kind: str, table: str) -> list[bytes]:
 
 
 def quarter_keys(kind: str, table: str) -> list[bytes]:
-    """Returns the keys of one kind, one per quarter: those of partition p are at 4p to 4p + 3."""
+    """Returns the keys of one kind, one per quarter: the keys of partition p are at 4p to 4p + 3."""
     return [b"%s:%d" % (key, quarter) for key in partition_keys(kind, table) for quarter in range(QUARTERS)]
 
 
@@ -65,7 +65,7 @@ def places_of(partitions: Sequence[int]) -> list[int]:
 
 
 def quarters(places: Sequence[int]) -> list[Sequence[int]]:
-    """Divides the places of `places_of` into those of each partition."""
+    """Divides the places of `places_of` by partition."""
     return [places[at : at + QUARTERS] for at in range(0, len(places), QUARTERS)]
 
 

@@ -1,4 +1,4 @@
-"""`esd status` of a dispatcher that it cannot talk to ends with one line, which names what to set."""
+"""`esd status` of a dispatcher that it cannot talk to ends with one line, which names the option to set."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class Cluster:
         return len(plan.pulls)
 
     def _begin_life(self, x: int, version: int) -> None:
-        """Goes on with the server's value if the version says so; that must be the latest, whatever is under way."""
+        """Continues with the server's value if the version says so; that must be the latest, with pushes under way."""
         if version == self.versions[x] or version % 2**31 != 2**30:
             return
         assert version > self.versions[x], "a life must be above those before"

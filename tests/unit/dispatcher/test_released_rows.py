@@ -1,4 +1,4 @@
-"""What a planner knows follows the caches: rows that nobody caches leave it, and come back with what the server has."""
+"""The state of a planner follows the caches: rows that no worker caches leave it, and continue with the stored rows."""
 
 import numpy as np
 import pytest
