@@ -279,15 +279,15 @@ class TakesLong:
     """The run waits for a user's code, such as a model that is tried.
 
     Attributes:
-        what: the work.
+        work: the name of the work.
         limit: seconds after which it is refused.
     """
 
-    what: str
+    work: str
     limit: float
 
     def __str__(self) -> str:
-        return f"{self.what}; this is refused after {self.limit:g} s"
+        return f"{self.work}; this is refused after {self.limit:g} s"
 
 
 @dataclass(frozen=True, slots=True)

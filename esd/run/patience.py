@@ -41,13 +41,13 @@ async def patiently(call: Callable[[], Awaitable[T]], listener: Listener) -> T:
 
 
 async def within(
-    work: Awaitable[T], what: str, limit: float, listener: Listener, reported: float = _REPORTED_SECONDS
+    awaited: Awaitable[T], work: str, limit: float, listener: Listener, reported: float = _REPORTED_SECONDS
 ) -> T:
     """Waits for work in which a user's code runs, up to a limit.
 
     Args:
-        work: the work, which is cancelled after the limit.
-        what: names the work, for the event.
+        awaited: the work, which is cancelled after the limit.
+        work: the name of the work, for the event.
         limit: seconds.
         listener: gets `TakesLong` if the work takes long.
         reported: seconds after which it takes long.
@@ -55,9 +55,9 @@ async def within(
     Raises:
         TimeoutError: it takes longer than the limit.
     """
-    report = asyncio.get_running_loop().call_later(reported, listener, TakesLong(what, limit))
+    report = asyncio.get_running_loop().call_later(reported, listener, TakesLong(work, limit))
     try:
         async with asyncio.timeout(limit):
-            return await work
+            return await awaited
     finally:
         report.cancel()

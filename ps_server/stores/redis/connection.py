@@ -222,7 +222,7 @@ def lost_data(address: str, sign: str) -> StoreLost:
 
 
 def _not_permitted(address: str, refused: str) -> FailedPrecondition:
-    """Returns our error for a command or a key that Redis does not permit to our user: it names the permission."""
+    """Returns our error for a command or a key that Redis does not permit to our user, with the needed permissions."""
     named = _COMMAND.search(refused)
     what = f"the command {named[1]}" if named else "a command of our scripts"
     if "key" in refused or "channel" in refused:

@@ -9,6 +9,7 @@ import pytest
 
 from esd.cli.later import load
 from esd.run.options import LIMITS, RunOptions, option_name
+from esd.run.prepare import prepare
 from esd.services.domain.errors import InvalidArgument
 
 
@@ -28,6 +29,20 @@ def test_a_number_out_of_its_limits_is_refused_by_its_option(options: dict[str, 
     with pytest.raises(InvalidArgument) as refused:
         RunOptions(**options)
     assert str(refused.value) == refusal
+
+
+@pytest.mark.parametrize(
+    "option", ["batch", "cache_rows", "max_rows", "checkpoint_every", "checkpoints_kept", "seed", "dim"]
+)
+def test_a_number_of_more_digits_than_travel_is_refused_by_its_name(option: str) -> None:
+    given = {"data": "synthetic:zipf?samples=40", "workers": 1, "cache_rows": 50, option: 10**24}
+    with pytest.raises(InvalidArgument, match=rf"{option.replace('_', '.')}\S* is {10**24}, it must be "):
+        _prepared_cache(given)
+
+
+def _prepared_cache(given: dict[str, Any]) -> int:
+    chosen = RunOptions(**given)
+    return chosen.cache_size(prepare(chosen).stream.dataset)
 
 
 def test_every_number_has_limits_but_learning_rates() -> None:
