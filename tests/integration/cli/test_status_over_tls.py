@@ -8,6 +8,7 @@ import re
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ async def test_one_line_names_what_to_set(
 ) -> None:
     (tmp_path / "token").write_text("another-token-4711\n")
     files = {"tls_ca": certificates.authority, "token_file": tmp_path / "token"}
-    secured = certificates.of("service", token="token" in of_the_service) if of_the_service else {}
+    secured: dict[str, Any] = certificates.of("service", token="token" in of_the_service) if of_the_service else {}
     settings = DispatcherSettings(metrics_port=None, page_port=None, grace_seconds=0, **secured)
     async with serve_dispatcher(settings) as dispatcher:
         code, told = await status(dispatcher.address, **{name: files[name] for name in of_the_caller})
