@@ -50,7 +50,7 @@ def checkpoints(
         leads=True, members="both", epoch=2, job=SimpleNamespace(takes_checkpoints=taken), slot=0
     )
     mover: Any = SimpleNamespace(flush=flush, servers=servers)
-    dense: Any = SimpleNamespace(save=lambda: b"dense", to_npz=lambda: b"model")
+    dense: Any = SimpleNamespace(save=lambda: b"dense", to_npz=lambda: b"model", gather=lambda *, leads: None)
     return WorkerCheckpoints(membership, mover, dense, ThreadPoolExecutor(1), report, storage_timeout)
 
 
