@@ -42,9 +42,9 @@ struct EngineOptions {
   std::string policy;                      // of cache replacement, see make_policy
   std::vector<std::uint32_t> table_sizes;  // of the tables' rows, see RowSizes
   std::uint64_t max_rows = 0;              // see RowLimit
+  RowSizes::Shares gradient_shares, value_shares;
   std::uint32_t window = 0;    // iterations after which what a plan pushes is durable; 0: the engine knows all rows
   std::size_t spare_rows = 0;  // rows that it knows although no worker caches them
-  RowSizes::Shares gradient_shares, value_shares;
 };
 
 class Engine {

@@ -223,7 +223,7 @@ void run_job(Random& random) {
   const std::uint64_t max_rows = random.below(2) ? 0 : samples * fields + 1 + random.below(40);
   const esd::DrawnWay drawn = esd::draw_way(random, cache_rows, std::max<std::size_t>(sizes.size(), 1));
   const auto window = static_cast<std::uint32_t>(max_rows > 0 ? 0 : random.below(4));
-  esd::Engine engine({cache_rows, policies[random.below(6)], sizes, max_rows, window, random.below(30), {}, {}},
+  esd::Engine engine({cache_rows, policies[random.below(6)], sizes, max_rows, {}, {}, window, random.below(30)},
                      *drawn.way);
   const std::uint64_t universe = 1 + random.below(400);
   for (int iteration = 0; iteration < 130; ++iteration) {

@@ -45,9 +45,14 @@ void Engine::recall_trainings() {
 void Engine::release_rows() {
   if (window_ == 0) return;
   if (state_.policy == kStatic && state_.iteration <= HotRows::kProfileIterations) return;  // all rows may be hot
+  constexpr std::size_t kNear = 12;  // rows ahead whose places in the tables are prefetched
   UncachedRows& uncached = state_.uncached;
   for (std::size_t left = 2 * state_.batch.distinct() + 1; left > 0 && uncached.size() > 0; --left) {
     const UncachedRow first = uncached.front();
+    if (const UncachedRow* const later = uncached.ahead(kNear)) {  // its state is fetched already
+      state_.index.prefetch_bucket(state_.index[later->row].id);
+      memory_.prefetch(state_.index[later->row].id);
+    }
     RowState& row = state_.index[first.row];
     if (!UncachedRows::is_last(first, row)) {
       uncached.pop(state_.index);

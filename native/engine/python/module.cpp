@@ -64,8 +64,8 @@ class SharedEngine {
                const std::vector<std::int64_t>& table_sizes, std::uint64_t max_rows, std::uint32_t window,
                std::size_t spare_rows, const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares,
                const Way* sync)
-      : engine_({check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, window, spare_rows,
-                 gradient_shares, value_shares},
+      : engine_({check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
+                 value_shares, window, spare_rows},
                 sync == nullptr ? default_way() : *sync) {}
 
   void prepare(const Ids& ids, const std::optional<Lengths>& lengths) {

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/mix64.h"
 #include "engine/rows/index_types.h"
 #include "engine/rows/row_state.h"
 
@@ -32,6 +33,10 @@ class StateIndex {
   const RowState& operator[](RowNumber row) const { return pages_[row >> kPageBits][row & (kPageRows - 1)]; }
 
   [[gnu::always_inline]] void prefetch(RowNumber row) const { __builtin_prefetch(&(*this)[row], 1); }
+
+  [[gnu::always_inline]] void prefetch_bucket(std::uint64_t id) const {
+    __builtin_prefetch(first_bucket(mix64(id)), 1);
+  }
 
   // The row number of an id; kNoRow if it is unseen.
   RowNumber find(std::uint64_t id) const;

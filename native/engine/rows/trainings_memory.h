@@ -46,7 +46,7 @@ class TrainingsMemory {
   }
 
   [[gnu::always_inline]] void prefetch(std::uint64_t id) const {
-    __builtin_prefetch(entries_.data() + set_of(mix64(id)));
+    if (!entries_.empty()) __builtin_prefetch(entries_.data() + set_of(mix64(id)), 1);
   }
 
   bool empty() const { return entries_.empty(); }

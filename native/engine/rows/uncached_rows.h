@@ -39,6 +39,11 @@ class UncachedRows {
     first_ = 0;
   }
 
+  // The record after `count` others, null where there are fewer.
+  const UncachedRow* ahead(std::size_t count) const {
+    return first_ + count < records_.size() ? &records_[first_ + count] : nullptr;
+  }
+
   // Whether the record names the last departure of the row that has this state, which is in no batch.
   static bool is_last(const UncachedRow& record, const RowState& row) {
     return row.location == kNowhere && row.slot == record.since;
