@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from pydantic import TypeAdapter, ValidationError
 from esd.data.checked import key_of
 from esd.data.schema import IdList, Schema, TableOptions
 from esd.services.domain.errors import InvalidArgument
-from esd.services.runtime.documents import read_toml
+from esd.services.runtime.documents import parse_toml, read_document
 from esd.services.runtime.mistakes import mistakes
 
 _ADAPTER = TypeAdapter(Schema)
@@ -49,7 +50,13 @@ def read_schema(path: Path) -> Schema:
     Raises:
         InvalidArgument: the file cannot be read, has an unknown key, or a value of the wrong kind.
     """
-    document = read_toml(path, f"schema {path}")
+    return _schema(read_document(path, f"schema {path}"), path)
+
+
+@lru_cache(maxsize=16)
+def _schema(content: bytes, path: Path) -> Schema:
+    """Returns the schema that a file's content describes, checked once: a server may name the file in every call."""
+    document = parse_toml(content, f"schema {path}")
     try:
         return _ADAPTER.validate_python(document, by_alias=True, by_name=False)
     except ValidationError as error:

@@ -23,14 +23,35 @@ def read_toml(path: Path, named: str) -> dict[str, Any]:
     Raises:
         InvalidArgument: the file is absent, unreadable, larger, nested too deeply or no TOML.
     """
+    return parse_toml(read_document(path, named), named)
+
+
+def read_document(path: Path, named: str) -> bytes:
+    """Reads a file of at most 1 MiB; see `read_toml`.
+
+    Raises:
+        InvalidArgument: the file is absent, unreadable or larger.
+    """
     try:
         with path.open("rb") as file:  # a device may have no end
             content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise InvalidArgument(f"{named} cannot be read: it has more than {_MOST_BYTES:,} bytes")
-        return tomllib.loads(content.decode().replace("\r\n", "\n"))
     except OSError as error:
         raise InvalidArgument(f"{named} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # the path has a byte 0
+        raise InvalidArgument(f"{named} cannot be read: {error}") from None
+    if len(content) > _MOST_BYTES:
+        raise InvalidArgument(f"{named} cannot be read: it has more than {_MOST_BYTES:,} bytes")
+    return content
+
+
+def parse_toml(content: bytes, named: str) -> dict[str, Any]:
+    """Parses the content of a TOML file; see `read_toml`.
+
+    Raises:
+        InvalidArgument: the content is not UTF-8, nested too deeply or no TOML.
+    """
+    try:
+        return tomllib.loads(content.decode().replace("\r\n", "\n"))
     except RecursionError:
         raise InvalidArgument(f"{named} cannot be read: its values are nested too deeply") from None
     except UnicodeDecodeError as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -176,7 +177,7 @@ class FrameDataset(_Table):
     ) -> None:
         super().__init__(schema, batch_size, skip_bad, labelled=labelled)
         try:
-            self._table = pa.table(frame)
+            self._table = _arrow(frame, dict.fromkeys([*self._schema.categories, *self._numbers, *self._schema.times]))
         except UnicodeEncodeError as error:
             found = error.object[error.start : error.end]
             raise InvalidArgument(f"the frame has a text that UTF-8 cannot write, with {found!r} in it") from None
@@ -341,6 +342,24 @@ def _present_times(column: pa.Array, schema: Schema) -> NDArray[np.int64]:
 
 def _count_within(times: Iterable[NDArray[np.int64]], span: Span) -> int:
     return sum(int(span.holds(each).sum()) for each in times)
+
+
+def _arrow(frame: Frame, columns: Collection[str]) -> pa.Table:
+    """Returns at least the named columns of a frame, if it has them.
+
+    Of pandas' frames the other columns are not converted. Neither is the description made that pyarrow adds for the
+    way back to pandas, which would take longer than the conversion of one row.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(frame, pandas.DataFrame):
+        return pa.table(frame)
+    names = frame.columns
+    if names.nlevels > 1 or not names.is_unique or not all(column in names for column in columns):
+        return pa.table(frame)  # which makes columns of an index, and texts of other names
+    try:
+        return pa.table({column: frame[column] for column in columns})
+    except (pa.ArrowException, TypeError, ValueError):
+        return pa.table(frame)  # whose error names the column
 
 
 def _whole_frame(block: pa.RecordBatch, numbers: list[str]) -> pa.RecordBatch:

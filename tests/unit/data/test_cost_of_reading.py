@@ -48,6 +48,12 @@ def test_a_schema_is_checked_when_it_is_made_and_never_again(checked: list[Any],
     assert checked == []
     read_one(file)
     assert 2 <= len(checked) <= 2 * (1 + len(columns))  # read, and without the label
+    checked.clear()
+    read_one(file)
+    assert checked == []  # a file that has not changed
+    file.write_text(file.read_text().replace("clicked", "bought_at"))
+    read_one(file)
+    assert checked  # and one that has
 
 
 def read_one(schema: esd.Schema | Path) -> None:

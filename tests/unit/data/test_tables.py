@@ -87,6 +87,20 @@ def test_a_frame_makes_the_same_samples() -> None:
         assert dataset.fingerprint == esd.read(EVENTS, SCHEMA).fingerprint
 
 
+def test_a_frame_of_pandas_makes_the_same_samples_whatever_else_it_has() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = EVENTS.to_pandas().assign(notes=[1, "two", None, {}])  # a column that pyarrow cannot convert
+    assert_equal(SampleBatch.concatenate(list(esd.read(frame, SCHEMA, batch_size=3))), expected())
+    by_user = EVENTS.to_pandas().set_index("user")
+    assert_equal(SampleBatch.concatenate(list(esd.read(by_user, SCHEMA))), expected())
+
+    sparse = frame.assign(price=pandas.arrays.SparseArray([1.0, 0.0, 0.0, 2.0]))
+    with pytest.raises(InvalidArgument, match=r"a DataFrame cannot be read as a frame: .*column price"):
+        esd.read(sparse, SCHEMA)
+    with pytest.raises(InvalidArgument, match="the frame has no column 'price'"):
+        esd.read(EVENTS.to_pandas().drop(columns="price"), SCHEMA)
+
+
 def test_what_is_no_frame_is_refused() -> None:
     for source in ([1, 2], {"user": [1, "x"]}):
         with pytest.raises(InvalidArgument, match=f"a {type(source).__name__} cannot be read as a frame"):
