@@ -6,6 +6,7 @@ import atexit
 import fcntl
 import gc
 import importlib
+import io
 import os
 import runpy
 import socket
@@ -68,6 +69,7 @@ def become(request: dict[str, Any]) -> None:
     for number, file in given.items():
         os.dup2(file, number)
         os.close(file)
+    open_outputs()
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["directory"])
@@ -76,6 +78,16 @@ def become(request: dict[str, Any]) -> None:
     if request["module"] == _COMMAND:
         fork_here()
     run(request["module"])
+
+
+def open_outputs() -> None:
+    """Opens the outputs as a new process does: those of the server still take a pipe for the file that was there."""
+    sys.stdout = io.TextIOWrapper(
+        os.fdopen(1, "wb", closefd=False), sys.stdout.encoding, sys.stdout.errors, line_buffering=os.isatty(1)
+    )
+    sys.stderr = io.TextIOWrapper(
+        os.fdopen(2, "wb", closefd=False), sys.stderr.encoding, sys.stderr.errors, line_buffering=True
+    )
 
 
 def fork_here() -> None:
