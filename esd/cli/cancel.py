@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from esd.cli.console import messages
+from esd.cli.console import messages, waiting_for
 from esd.services.clients.dispatcher import DispatcherClient
 from esd.services.domain.errors import NotFound
 from esd.services.runtime.security import Credentials
@@ -17,9 +17,10 @@ def command(
     reason: Annotated[str, typer.Option(help="What everybody who takes part in the job is told.")] = "by esd cancel",
 ) -> None:
     """Ends the running job, so that another one may begin. Repeated, it goes on at its last checkpoint."""
-    with DispatcherClient(dispatcher, credentials=Credentials.load()) as client:
+    peer = f"the dispatcher at {dispatcher}"
+    with waiting_for(peer), DispatcherClient(dispatcher, credentials=Credentials.load()) as client:
         state = client.describe()
         if state is None:
-            raise NotFound(f"the dispatcher at {dispatcher} has no job yet")
+            raise NotFound(f"{peer} has no job yet")
         cancelled = client.cancel_job(state.job.name, reason)
     messages.print(f"job {state.job.name} {'is cancelled' if cancelled else 'was over before'}", highlight=False)

@@ -3,10 +3,28 @@
 import io
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 
 messages = Console(stderr=True)
+
+_ANSWER_SECONDS = 10.0
+
+
+@contextmanager
+def waiting_for(peer: str) -> Iterator[None]:
+    """Prints once that a command waits for a peer, if the block takes longer than an answer should."""
+    text = f"waiting for {peer}, which has not answered for {_ANSWER_SECONDS:g} s"
+    report = threading.Timer(_ANSWER_SECONDS, messages.print, [text], {"markup": False, "highlight": False})
+    report.daemon = True
+    report.start()
+    try:
+        yield
+    finally:
+        report.cancel()
 
 
 def prepare_output() -> None:

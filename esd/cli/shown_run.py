@@ -32,6 +32,7 @@ from esd.run.events import (
     Started,
     StoppingEarly,
     TakesLong,
+    Unanswered,
     VariableUnread,
 )
 from esd.run.pace import Pace
@@ -99,7 +100,7 @@ class ShownRun:
                 self._progress.stop()
             case Resumed() | SchemaChanged() | AlreadyTrained():
                 messages.print(str(event))
-            case NotCancelled() | TakesLong() | VariableUnread():
+            case NotCancelled() | TakesLong() | Unanswered() | VariableUnread():
                 messages.print(str(event), markup=False, highlight=False)
             case Retrying() | StandsStill() | Evaluated() | EvaluationMissed() | EvaluationsNotKept() | StoppingEarly():
                 messages.print(str(event), markup=False, highlight=False, soft_wrap=True)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from esd.cli import options as opt
+from esd.cli.console import waiting_for
 from esd.cli.report import comparison, print_result
 from esd.cli.tables import print_figures, print_table
 from esd.run.results import training_result
@@ -23,10 +24,11 @@ def command(
     as_json: opt.Json = False,
 ) -> None:
     """Shows the state of the running job."""
-    with DispatcherClient(dispatcher, credentials=Credentials.load()) as client:
+    peer = f"the dispatcher at {dispatcher}"
+    with waiting_for(peer), DispatcherClient(dispatcher, credentials=Credentials.load()) as client:
         state = client.describe()
     if state is None:
-        raise NotFound(f"the dispatcher at {dispatcher} has no job yet")
+        raise NotFound(f"{peer} has no job yet")
     result = training_result(state)
     if as_json:
         told = {"job": state.job.name, "phase": state.phase.value, "workers": _workers(state), **result}

@@ -16,6 +16,7 @@ from esd.run.events import (
     Retrying,
     SchemaChanged,
     StandsStill,
+    Unanswered,
     ignore,
 )
 from esd.run.held_out import HeldOut
@@ -34,6 +35,7 @@ from esd.services.runtime.security import PLAINTEXT, Credentials
 Stream = AsyncIterable[SampleBatch] | Iterable[SampleBatch]
 
 POLL_SECONDS = 0.25  # of the job's state
+_ANSWER_SECONDS = 10.0  # after which the wait for the dispatcher's first answer is reported
 _CANCEL_SECONDS = 5.0  # whoever pressed Ctrl-C waits no longer
 
 
@@ -54,7 +56,7 @@ async def drive(
         job: the job.
         batches: the sample stream, in training order; each iteration over it begins at the first sample.
         listener: gets `Progressed` with every state of the job; `Resumed`, `Checkpointed`, `Retrying`, `StandsStill`,
-            `NotCancelled` and `AlreadyTrained` when they happen.
+            `Unanswered`, `NotCancelled` and `AlreadyTrained` when they happen.
         held_out: evaluates the model meanwhile; the caller finishes its last evaluation when the model is safe.
 
     Raises:
@@ -136,7 +138,11 @@ async def _drive_once(
     Raises:
         NotFound: the dispatcher no longer knows the job; it was started again.
     """
-    await client.create_job(job)
+    report = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, listener, Unanswered(_ANSWER_SECONDS))
+    try:
+        await client.create_job(job)
+    finally:
+        report.cancel()
     try:
         return await _until_over(client, job, stream_from, seen)
     except asyncio.CancelledError:

@@ -275,6 +275,20 @@ class Retrying:
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The dispatcher has neither opened the job nor refused it for a while, and the run waits for its answer.
+
+    Attributes:
+        seconds: the time since it was asked.
+    """
+
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"waiting for the dispatcher, which has not answered for {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
 class TakesLong:
     """The run waits for a user's code, such as a model that is tried.
 
@@ -379,6 +393,7 @@ Event: TypeAlias = (
     | ServiceNotReady
     | Retrying
     | TakesLong
+    | Unanswered
     | StandsStill
     | NotCancelled
     | SamplesSkipped

@@ -51,6 +51,6 @@ async def test_one_line_names_what_to_set(
     async with serve_dispatcher(settings) as dispatcher:
         code, told = await status(dispatcher.address, **{name: files[name] for name in of_the_caller})
     assert code == 1
-    assert told.startswith("esd: ")
-    assert len(told.splitlines()) == 1
-    assert re.search(text, told)
+    (line,) = [line for line in told.splitlines() if not line.startswith("waiting for ")]  # on a busy machine
+    assert line.startswith("esd: ")
+    assert re.search(text, line)
