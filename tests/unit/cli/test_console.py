@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from esd.cli.console import prepare_output
+from tests.support.command import esd_here
 
 
 def test_a_character_that_an_output_lacks_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +36,12 @@ def test_a_width_of_no_columns_counts_as_not_given(
     monkeypatch.setenv("COLUMNS", given)
     prepare_output()
     assert os.environ.get("COLUMNS") == left
+
+
+def test_an_error_has_its_traceback_where_it_is_asked_for() -> None:
+    command = ("simulate", "--trace", "/nowhere.npy", "--cache-rows", "1")
+    short, long = esd_here(*command), esd_here("--traceback", *command)
+    assert (short.returncode, long.returncode) == (2, 2)
+    assert len(short.stderr.splitlines()) == 1
+    assert long.stderr.startswith("Traceback (most recent call last):")
+    assert long.stderr.endswith(short.stderr)

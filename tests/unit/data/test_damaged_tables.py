@@ -43,7 +43,7 @@ def test_a_header_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
 def test_a_row_that_is_no_utf8_is_a_bad_row_like_others(tmp_path: Path, bad: str) -> None:
     file = tmp_path / "e.csv"
     file.write_bytes(f"{GOOD}{bad}\n1,ß,3\n".encode("latin-1") + "0,ü,4\n".encode())
-    with pytest.raises(InvalidArgument, match=r"e\.csv: row 3: .*--skip-bad N skips it"):
+    with pytest.raises(InvalidArgument, match=r"e\.csv: row 3: .*--skip-bad N skips it; esd\.read: skip_bad=N"):
         read(file)
     assert read(file, skip_bad=2) == (3, 2)
 

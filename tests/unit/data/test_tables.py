@@ -101,6 +101,12 @@ def test_a_frame_of_pandas_makes_the_same_samples_whatever_else_it_has() -> None
         esd.read(EVENTS.to_pandas().drop(columns="price"), SCHEMA)
 
 
+def test_files_without_a_schema_are_told_what_proposes_one(tmp_path: Path) -> None:
+    write(EVENTS, tmp_path / "e.csv")
+    with pytest.raises(InvalidArgument, match=r"need --schema: esd data inspect .* > schema\.toml proposes one"):
+        open_data(str(tmp_path), 10, seed=0)
+
+
 def test_what_is_no_frame_is_refused() -> None:
     for source in ([1, 2], {"user": [1, "x"]}):
         with pytest.raises(InvalidArgument, match=f"a {type(source).__name__} cannot be read as a frame"):

@@ -30,6 +30,13 @@ def test_paths_exist(page: Path) -> None:
     assert [file for file in files if not ((ROOT / file).exists() or any(any(h.rglob(file)) for h in homes))] == []
 
 
+def test_tests_of_findings_exist() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "docs" / "hardening.md").read_text())
+    assert len(named) > 50
+    lacking = [f"{file}::{name}" for file, name in named if f"def {name}(" not in (ROOT / file).read_text()]
+    assert lacking == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text()
