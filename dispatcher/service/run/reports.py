@@ -108,18 +108,23 @@ def _flush(job: Job, worker: WorkerRecord, report: FlushReport) -> None:
             train in the epoch.
     """
     epoch = _epoch_of(job, worker, report.epoch)
-    if report.iteration > worker.confirmed:
-        raise FailedPrecondition(
-            f"{worker} reports the flush of iteration {report.iteration} and reported {worker.confirmed} iterations:"
-            " it must report each iteration before the flush that follows it"
-        )
     if report.iteration in epoch.plans.checkpoint_flushes and report.iteration > worker.flushed_checkpoint:
+        _check_reported(worker, report)
         worker.confirm_checkpoint_flush(report)
         job_metrics.moved(worker.slot, report.transfers)
         checkpoint_flushed(job, epoch, worker, report)
     elif not report.checkpoint and _is_final(job, worker, report):
         _confirm_final_flush(job, epoch, worker, report)
     # Any other report repeats a flush that was counted before.
+
+
+def _check_reported(worker: WorkerRecord, report: FlushReport) -> None:
+    """Raises FailedPrecondition if the worker has not reported an iteration before the flush."""
+    if report.iteration > worker.confirmed:
+        raise FailedPrecondition(
+            f"{worker} reports the flush of iteration {report.iteration} and reported {worker.confirmed} iterations:"
+            " it must report each iteration before the flush that follows it"
+        )
 
 
 def _is_final(job: Job, worker: WorkerRecord, report: FlushReport) -> bool:
@@ -138,6 +143,7 @@ def _confirm_final_flush(job: Job, epoch: Epoch, worker: WorkerRecord, report: F
             f"{worker} reports the flush of iteration {report.iteration}; {job.lifecycle} with"
             f" {epoch.plans.planned} iterations planned"
         )
+    _check_reported(worker, report)
     worker.confirm_final_flush(report)
     job_metrics.moved(worker.slot, report.transfers)
     job.lifecycle.notify()
