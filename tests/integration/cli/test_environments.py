@@ -120,8 +120,9 @@ def test_a_machine_without_a_loopback_address_is_refused_at_once() -> None:
 
 @rooted
 def test_no_folder_for_logs_is_refused_by_the_name_of_the_option() -> None:
-    full = "for each in /tmp /var/tmp; do mount -t tmpfs -o ro tmpfs $each; done; cd /proc"
-    ended = esd_in(*TRAINING, before=full, namespaces="-m", variables={"TMPDIR": "/tmp"})
+    # What the folders hold stays visible: the source tree may be in one.
+    fixed = "for each in /tmp /var/tmp; do mount --bind $each $each; mount -o remount,ro,bind $each; done; cd /proc"
+    ended = esd_in(*TRAINING, before=fixed, namespaces="-m", variables={"TMPDIR": "/tmp"})
     assert ended.returncode == 1
     assert "name one with --out, or set TMPDIR" in ended.stderr
 
