@@ -81,7 +81,7 @@ def become(request: dict[str, Any]) -> None:
 
 
 def open_outputs() -> None:
-    """Opens the outputs as a new process does: those of the server still take a pipe for the file that was there."""
+    """Opens the outputs as a new process does: the server's text streams seek, which a pipe cannot."""
     sys.stdout = io.TextIOWrapper(
         os.fdopen(1, "wb", closefd=False), sys.stdout.encoding, sys.stdout.errors, line_buffering=os.isatty(1)
     )
