@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +14,7 @@ import typer
 from rich.table import Table
 
 from esd.cli import options as opt
-from esd.cli.console import messages
+from esd.cli.console import messages, waiting_for
 from esd.cli.report import print_json
 from esd.cli.tables import print_table
 from esd.cluster.code import read_code
@@ -96,14 +98,19 @@ def down(
         engines.remove(volumes=volumes)
 
 
-def _engines(cluster: Cluster):  # type: ignore[no-untyped-def] # its type is in the package that may be missing
+@contextmanager
+def _engines(cluster: Cluster) -> Iterator[Engines]:
     try:
         if any(host.engine.startswith("ssh://") for host in cluster.hosts):
             import_module("paramiko")  # the docker package imports it where it is there, and else names no remedy
         from esd.cluster.engines import connected  # noqa: PLC0415 - an optional dependency
     except ModuleNotFoundError as error:
         raise FailedPrecondition(is_missing("esd cluster", f"the package {error.name}", "cluster")) from None
-    return connected(cluster, lambda step: messages.print(str(step), highlight=False))
+    with ExitStack() as stack:
+        with waiting_for("the container engines of the hosts"):
+            connection = connected(cluster, lambda step: messages.print(str(step), highlight=False))
+            engines = stack.enter_context(connection)
+        yield engines
 
 
 def _await_health(engines: Engines) -> None:

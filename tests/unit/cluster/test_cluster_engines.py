@@ -101,7 +101,10 @@ def test_a_package_that_ssh_needs_is_named_with_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "paramiko", None)
     cluster(tmp_path, "ssh://esd@10.0.0.7")
-    with pytest.raises(FailedPrecondition, match=r"needs the package paramiko: pip install 'esd-train\[cluster\]'"):
+    with pytest.raises(
+        FailedPrecondition,
+        match=r"needs the package paramiko, which is not installed: pip install 'esd-train\[cluster\]'",
+    ):
         down(tmp_path / "cluster.toml")
 
 
