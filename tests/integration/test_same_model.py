@@ -49,6 +49,7 @@ def cluster(name: str, *, store: str = "memory", shards: int = 1, **changes) -> 
 
 
 ADAM = {"optimizer": OptimizerKind.ADAM, "learning_rate": 0.002}
+HALF = {"mechanism": "esd", "alpha": 0.5}
 UNEQUAL = {"workers": 4, "batch": None, "workloads": "30,20,14,0", "links": "1g,1g,100m,100m"}
 ADAGRAD = {"optimizer": OptimizerKind.ROWWISE_ADAGRAD}
 
@@ -93,7 +94,7 @@ CLUSTERS = [
     cluster("two workers, random, Adagrad, LFU, Redis", mechanism="random", policy="lfu", store="redis", **ADAGRAD),
     cluster("four workers, ESD, Adam, Redis, two shards", workers=4, batch=16, store="redis", shards=2, **ADAM),
     cluster("three workers, ESD, Adagrad, DLRM", workers=3, batch=20, model="dlrm", cache_rows=500, **ADAGRAD),
-    cluster("unequal, part of ESD by heuristic, DCN, two shards", alpha=0.5, model="dcn", shards=2, **UNEQUAL),
+    cluster("unequal, ESD in part by heuristic, DCN, two shards", **HALF, model="dcn", shards=2, **UNEQUAL),
     cluster("four workers, own model with dropout", model="examples.visits.net:Net", **UNEQUAL),
     cluster("four workers, buffers that change", model="tests.support.running_model:Net", **UNEQUAL),
     cluster("one worker, buffers that change", workers=1, batch=64, model="tests.support.running_model:Net"),
