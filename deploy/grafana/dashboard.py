@@ -140,6 +140,12 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
     ),
     "Links": (
+        Panel(
+            "Bytes of dense sums",
+            "Bps",
+            [(_rate("esd_dense_bytes_total", "way, op"), "{{way}}, {{op}}")],
+            "By all workers. They share the workers' links with rows.",
+        ),
         Panel("Operations per second", "ops", [(_rate("esd_embedding_transfers_total", "op"), "{{op}}")], stacked=True),
         Panel(
             "By worker",
@@ -168,6 +174,8 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel("Bandwidth", "Bps", [("esd_worker_bandwidth_bytes_per_second", "worker {{worker}}")]),
     ),
     "Parameter server": (
+        Panel("Bytes of sums", "Bps", [(_rate("esd_sum_bytes_total", "op"), "{{op}}")], "With --dense server."),
+        Panel("Bytes that wait to be summed", "bytes", [("esd_sum_held_bytes", "{{instance}}")]),
         Panel("Rows", "none", [("esd_table_rows", "{{table}} {{instance}}")]),
         Panel("Partial gradients that wait", "none", [("esd_pending_gradients", "{{table}} {{instance}}")]),
         Panel("Their memory", "bytes", [("esd_pending_gradient_bytes", "{{table}} {{instance}}")]),

@@ -8,7 +8,20 @@ from prometheus_client import Metric
 from esd.services.runtime.metrics import BY_SERVICE, EVERY_SERVICE, REGISTRY
 
 OURS = [family for family in REGISTRY.collect() if not family.name.startswith("process_")]
-LABELS = {"op", "worker", "mechanism", "result", "table", "phase", "solver", "method", "code", "label", "feature"}
+LABELS = {
+    "op",
+    "worker",
+    "mechanism",
+    "result",
+    "table",
+    "phase",
+    "solver",
+    "method",
+    "code",
+    "label",
+    "feature",
+    "way",
+}
 
 
 @pytest.mark.parametrize("family", OURS, ids=lambda family: family.name)
