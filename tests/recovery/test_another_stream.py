@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from esd.run.options import RunOptions
+from esd.run.services import ServiceFailed
 from esd.services.domain.errors import FailedPrecondition
 from tests.support import training
 
@@ -69,6 +70,6 @@ def test_rows_that_a_store_has_lost_are_not_exported_as_a_model(redis_url, tmp_p
         assert len(rows) > 100
         for key, field in rows[:50]:
             client.hdel(key, field)
-    with pytest.raises(FailedPrecondition, match=r"shard 0 holds \d+ rows.* its store has lost or changed rows"):
+    with pytest.raises(ServiceFailed, match=r"Redis at .* has lost 50 rows or more"):
         model(OPTIONS, tmp_path / "again", store=redis_url)
     assert not (tmp_path / "again" / "model.npz").exists()
