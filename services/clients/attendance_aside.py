@@ -12,6 +12,7 @@ from esd.services.domain.errors import EsdError, Unavailable
 from esd.services.domain.plans import PlanMessage
 from esd.services.domain.reports import Lease, Report, WorkerPhase
 from esd.services.runtime.loop_thread import LoopThread
+from esd.services.runtime.tasks import settle
 
 if TYPE_CHECKING:
     from esd.services.clients.dispatcher_async import AsyncDispatcherClient
@@ -97,7 +98,7 @@ class AttendanceAside:
         """
         answer: asyncio.Future[None] = self._caller.create_future()
         if self._thread is None:
-            _settle(answer, Unavailable("the worker has closed its stream"))
+            settle(answer, Unavailable("the worker has closed its stream"))
         else:
             self._thread.call(self._report, report, answer)
         return answer
@@ -135,7 +136,7 @@ class AttendanceAside:
 
     def _report(self, report: Report, answer: asyncio.Future[None]) -> None:
         def answered(sent: asyncio.Future[None]) -> None:
-            self._in_callers_loop(_settle, answer, sent.exception())
+            self._in_callers_loop(settle, answer, sent.exception())
 
         assert self._attendance is not None  # noqa: S101 - the block is entered
         self._attendance.report(report).add_done_callback(answered)
@@ -143,13 +144,3 @@ class AttendanceAside:
     def _in_callers_loop(self, function: Callable[..., object], *arguments: object) -> None:
         with suppress(RuntimeError):  # that loop is closed
             self._caller.call_soon_threadsafe(function, *arguments)
-
-
-def _settle(answer: asyncio.Future[None], error: BaseException | None) -> None:
-    if answer.done():  # its caller has left
-        return
-    if error is None:
-        answer.set_result(None)
-    else:
-        answer.set_exception(error)
-        answer.exception()  # marks it as retrieved

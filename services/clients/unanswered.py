@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from esd.services.domain.errors import EsdError, StaleEpoch
 from esd.services.domain.reports import FailureReport, IterationReport, Report, WorkerPhase
+from esd.services.runtime.tasks import settle
 from esd.services.wire.attend import encode_request, encode_said
 
 _MOST_HELD_BYTES = 1 << 16
@@ -111,13 +112,13 @@ class Unanswered:
         """Records that all messages up to a sequence are answered."""
         self._heard = time.monotonic()
         while self._sent and (first := next(iter(self._sent))) <= received:
-            _set(self._sent.pop(first).answer, None)
+            settle(self._sent.pop(first).answer, None)
 
     def refuse(self, sequence: int, error: EsdError) -> None:
         """Records that a message was refused."""
         sent = self._sent.pop(sequence, None)
         if sent is not None:
-            _set(sent.answer, error)
+            settle(sent.answer, error)
 
     def answer_all(self, error: EsdError | None) -> None:
         """Answers all messages: with an error, or with success at the end of the job, which has confirmed them.
@@ -126,18 +127,8 @@ class Unanswered:
         """
         for sent in self._sent.values():
             over = isinstance(sent.body, FailureReport) and isinstance(error, StaleEpoch)
-            _set(sent.answer, None if over else error)
+            settle(sent.answer, None if over else error)
         if self._answer is not None:
-            _set(self._answer, error)
+            settle(self._answer, error)
         self._sent.clear()
         self._to_send.clear()
-
-
-def _set(answer: asyncio.Future[None], error: EsdError | None) -> None:
-    if answer.done():  # its caller has left
-        return
-    if error is None:
-        answer.set_result(None)
-    else:
-        answer.set_exception(error)
-        answer.exception()  # marks it as retrieved

@@ -40,3 +40,14 @@ def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     """Returns the error that came first in a task group."""
     first = failures.exceptions[0]
     return first_failure(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def settle(answer: asyncio.Future[None], error: BaseException | None) -> None:
+    """Sets the result of a future, or its error, unless its caller has cancelled it. The error need not be awaited."""
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(None)
+    else:
+        answer.set_exception(error)
+        answer.exception()  # marks it as retrieved
