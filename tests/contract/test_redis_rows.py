@@ -300,3 +300,33 @@ def test_new_hashes_of_short_values_are_tables(url, store, table, rng):
         assert len(keys) > 400
         assert {client.object("encoding", key) for key in keys} == {b"hashtable"}
         assert sum(client.hlen(key) for key in keys) == 1000
+
+
+def test_a_damaged_row_is_named(url, store, table, rng):
+    ids = np.array([5, 6, 7], np.uint64)
+    table.rows.write_newer(rows_of(rng, ids, 1))
+    damage(store, 6, lambda record: record[:13] + b"x" + record[14:])
+    assert len(table.rows.read(ids[::2])) == 2
+    with pytest.raises(FailedPrecondition, match="row 6 in Redis is damaged"):
+        table.rows.read(ids)
+    with pytest.raises(FailedPrecondition, match="row 6 in Redis is damaged"):
+        list(table.cuts.rows_at(10, []))
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 20, 35])
+def test_a_row_that_is_cut_short_is_named(store, table, rng, size):
+    ids = np.array([5, 6, 7], np.uint64)
+    table.rows.write_newer(rows_of(rng, ids, 1))
+    damage(store, 6, lambda record: record[:size])
+    with pytest.raises(FailedPrecondition, match="row 6 in Redis is damaged"):
+        table.rows.read(ids)
+    newer = rows_of(rng, ids, 2)
+    assert table.rows.write_newer(newer).all()
+
+
+def damage(store, row, change):
+    """Changes the record of one row, whose field no other row has."""
+    (place,), (name,) = addresses(np.array([row], np.uint64))
+    key, field = layout.quarter_keys("e", SPEC.name)[place], name[:6].tobytes()
+    (record,) = store._redis.execute([key], [(b"HGET", key, field)])
+    store._redis.execute([key], [(b"HSET", key, field, change(record))])

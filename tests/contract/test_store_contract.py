@@ -8,13 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from esd.native.rows import addresses
 from esd.ps_server.core.gradients import Arrival
 from esd.ps_server.core.history_record import HistoryRecord
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import StoreLost
 from esd.ps_server.core.tables import Tables
-from esd.ps_server.stores.redis.layout import quarter_keys
 from esd.services.domain.batches import LogEntry
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.ids import shard_of
@@ -280,38 +278,6 @@ def test_servers_may_begin_on_an_empty_redis_at_the_same_time(url):
     for store in stores:
         store.ping()
         store.close()
-
-
-@pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
-def test_a_damaged_row_is_named(url, store, table, rng):
-    ids = np.array([5, 6, 7], np.uint64)
-    table.rows.write_newer(rows_of(rng, ids, 1))
-    damage(store, 6, lambda record: record[:13] + b"x" + record[14:])
-    assert len(table.rows.read(ids[::2])) == 2
-    with pytest.raises(FailedPrecondition, match="row 6 in Redis is damaged"):
-        table.rows.read(ids)
-    with pytest.raises(FailedPrecondition, match="row 6 in Redis is damaged"):
-        list(table.cuts.rows_at(10, []))
-
-
-@pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
-@pytest.mark.parametrize("size", [1, 3, 7, 20, 35])
-def test_a_row_that_is_cut_short_is_named(store, table, rng, size):
-    ids = np.array([5, 6, 7], np.uint64)
-    table.rows.write_newer(rows_of(rng, ids, 1))
-    damage(store, 6, lambda record: record[:size])
-    with pytest.raises(FailedPrecondition, match="row 6 in Redis is damaged"):
-        table.rows.read(ids)
-    newer = rows_of(rng, ids, 2)
-    assert table.rows.write_newer(newer).all()
-
-
-def damage(store, row, change):
-    """Changes the record of one row, whose field no other row has."""
-    (place,), (name,) = addresses(np.array([row], np.uint64))
-    key, field = quarter_keys("e", SPEC.name)[place], name[:6].tobytes()
-    (record,) = store._redis.execute([key], [(b"HGET", key, field)])
-    store._redis.execute([key], [(b"HSET", key, field, change(record))])
 
 
 @pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
