@@ -9,8 +9,8 @@ same versions says that each was trained as often as it should be.
 With --bad-days two or three things happen to each run, among them hangs of 5 to 75 s, full disks and a second start of
 the same command. A run may then be refused with an error that names the cause, and is repeated.
 
-With --ways the bad days take turns over the ways to synchronise, several tables, epochs, evaluations and continued
-models, so that each way meets each kind of misfortune, also while the stream pauses.
+With --ways the bad days take turns over the ways to synchronise and to sum dense gradients, several tables, epochs,
+evaluations and continued models, so that each way meets each kind of misfortune, also while the stream pauses.
 """
 
 from __future__ import annotations

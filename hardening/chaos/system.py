@@ -62,6 +62,7 @@ class Training:
         parts = {
             options.optimizer.value: True,
             "direct" if options.direct else options.sync: True,
+            options.dense_sum: True,
             "tables": options.schema is not None,
             f"{options.epochs} epochs": options.epochs > 1,
             "evaluated": options.evaluate_every > 0,

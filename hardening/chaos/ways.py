@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from esd.run.options import RunOptions
 from esd.services.domain.tables import OptimizerKind
 from hardening.chaos import strikes
 from hardening.chaos.bad_days import OPTIONS, BadDay
@@ -16,7 +17,8 @@ from hardening.chaos.misfortunes import Misfortune
 from hardening.chaos.strikes import Strike
 from hardening.chaos.system import Training
 
-WAYS = ("on-demand", "direct", "full", "write-through", "proactive", "replicated:100", "bounded:2,2")
+WAYS = ("on-demand", "direct", "full", "write-through", "none", "proactive", "replicated:100", "bounded:2,2")
+DENSE_SUMS = ("all-reduce", "server", "low-rank:4")
 _SGD = replace(OPTIONS, optimizer=OptimizerKind.SGD, learning_rate=0.02, checkpoint_every=8)
 _SAMPLES = 3600  # of the files and of each epoch
 _HANG_SECONDS = 8.0  # longer than a lease
@@ -96,7 +98,8 @@ KINDS = (
 def draw_ways(rng: random.Random, runs: int, folder: Path) -> list[BadDay]:
     """Draws this number of days, in which each way meets each kind of misfortune.
 
-    The days take the ways, and each way's days take the shapes in turn. Each day meets one misfortune at least.
+    The days take the ways, and each way's days take the shapes and the sums of dense gradients in turn. Each day meets
+    one misfortune at least.
 
     Args:
         rng: the source of the moments, of the slots, and of the order of the misfortunes of each way.
@@ -110,7 +113,7 @@ def draw_ways(rng: random.Random, runs: int, folder: Path) -> list[BadDay]:
         turn, way = divmod(number, len(WAYS))
         kinds = hands[way][turn]
         store = next((kind.store for kind in kinds if kind.store), ("redis", "directory")[(turn + way) % 2])
-        training = _in_way(shapes[(turn + way) % len(shapes)], WAYS[way])
+        training = _in_way(shapes[(turn + way) % len(shapes)], WAYS[way], DENSE_SUMS[turn % len(DENSE_SUMS)])
         misfortunes = [_misfortune(rng, kind, store) for kind in kinds]
         days.append(BadDay(training, store, sorted(misfortunes, key=lambda each: each.iteration)))
     return days
@@ -135,10 +138,14 @@ def _iterations(samples: int) -> int:
     return samples // sum(OPTIONS.worker_samples())
 
 
-def _in_way(shape: Training, way: str) -> Training:
+def _in_way(shape: Training, way: str, dense_sum: str) -> Training:
     sync, direct = ("on-demand", True) if way == "direct" else (way, False)
-    earlier = None if shape.earlier is None else replace(shape.earlier, sync=sync, direct=direct)
-    return replace(shape, options=replace(shape.options, sync=sync, direct=direct), earlier=earlier)
+
+    def changed(options: RunOptions) -> RunOptions:
+        return replace(options, sync=sync, direct=direct, dense_sum=dense_sum)
+
+    earlier = None if shape.earlier is None else changed(shape.earlier)
+    return replace(shape, options=changed(shape.options), earlier=earlier)
 
 
 def _shapes(folder: Path) -> Sequence[Training]:

@@ -1,6 +1,7 @@
 """Which faults a chaos campaign draws, how its stream pauses, and how it compares models."""
 
 import asyncio
+import itertools
 import random
 import re
 from collections import Counter
@@ -14,7 +15,7 @@ from hardening.chaos.faults import draw_faults
 from hardening.chaos.pausing import PausingStream
 from hardening.chaos.system import OPTIONS
 from hardening.chaos.verdict import difference
-from hardening.chaos.ways import KINDS, WAYS, draw_ways
+from hardening.chaos.ways import DENSE_SUMS, KINDS, WAYS, draw_ways
 from tests.support.simple_clients import samples
 
 
@@ -66,6 +67,8 @@ def test_a_hundred_days_bring_every_way_every_kind_of_misfortune_and_every_shape
         for way, day in zip(ways, days, strict=True)
     }
     assert len(shapes) == len(WAYS) * 6
+    sums = {(way, day.training.options.dense_sum) for way, day in zip(ways, days, strict=True)}
+    assert sums == set(itertools.product(set(ways), DENSE_SUMS))
     assert all(day.misfortunes for day in days)
     assert all(day.store == "redis" for day in days if any(each.name == "kill redis" for each in day.misfortunes))
 
