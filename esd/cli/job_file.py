@@ -7,19 +7,19 @@
     eviction-term = true
 
 A key is an option without its dashes, `lr` for `--lr`. An option on the command line wins, and `--without lr` takes
-the file's back. Values of a file pass the same checks as values on the command line.
+the file's back. The file is checked once, whole, and each mistake is named with the file, its key and its value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from esd.cli.job_model import check, taken_by
 from esd.services.domain.errors import InvalidArgument
-from esd.services.runtime.documents import read_toml, suggestion
+from esd.services.runtime.documents import read_toml
 
 
 def _take_up(context: typer.Context, path: Path | None) -> Path | None:
@@ -33,7 +33,7 @@ def _take_back(context: typer.Context, names: str | None) -> str | None:
     """Removes options from the defaults that the file gives, after it was read."""
     if names is None:
         return None
-    given, parameters = context.default_map or {}, taken_by(context.command.params)
+    given, parameters = context.default_map or {}, taken_by(context.command)
     for name in names.split(","):
         parameter = parameters.get(name.strip().removeprefix("--"))
         if parameter is None or parameter.name not in given:
@@ -65,22 +65,12 @@ def _defaults(context: typer.Context, path: Path) -> dict[str, str]:
     """Reads the file. Returns the text of each value by the name of its parameter.
 
     Raises:
-        InvalidArgument: the file cannot be read, a key is no option, or an option does not take its value.
+        InvalidArgument: the file cannot be read, a key is no option, or a value is none that its option takes.
     """
     document = read_toml(path, f"--config {path}")
-    parameters = taken_by(context.command.params)
-    defaults = {}
-    for key, value in document.items():
-        parameter = parameters.get(key)
-        if parameter is None or parameter.name is None:
-            raise InvalidArgument(f"--config {path}: there is no option {key!r}{suggestion(key, parameters)}")
-        text = _text(value, f"--config {path}: {key}")
-        try:
-            parameter.process_value(context, text)
-        except typer.BadParameter as error:
-            raise InvalidArgument(f"--config {path}: {key} is {value!r}: {error.message}") from None
-        defaults[parameter.name] = text
-    return defaults
+    check(document, context.command, f"--config {path}")
+    parameters = taken_by(context.command)
+    return {parameters[key].name: _text(value) for key, value in document.items()}
 
 
 def with_place(error: InvalidArgument, context: typer.Context, path: Path) -> InvalidArgument:
@@ -88,7 +78,7 @@ def with_place(error: InvalidArgument, context: typer.Context, path: Path) -> In
     message, given = str(error), context.default_map or {}
     about = [
         key
-        for key, parameter in taken_by(context.command.params).items()
+        for key, parameter in taken_by(context.command).items()
         if parameter.name in given and _is_of_file(context, parameter.name)
         if f"--{key}" in message or _is_quoted(given[parameter.name], message)
     ]
@@ -106,24 +96,12 @@ def _is_quoted(value: str, message: str) -> bool:
     return any(len(part) > 2 and part.strip() in message for part in (value, *value.split(",")))
 
 
-def taken_by(parameters: Iterable[Any]) -> dict[str, Any]:
-    """Returns the options of a command that a file may give, by their name without dashes."""
-    return {
-        option.removeprefix("--"): parameter
-        for parameter in parameters
-        for option in parameter.opts
-        if option not in ("--config", "--without", "--help")
-    }
-
-
-def _text(value: Any, where: str) -> str:
-    """Returns a value as the command line would have it, so that both are read and checked alike."""
+def _text(value: Any) -> str:
+    """Returns a value that was checked as the command line would have it."""
     match value:
         case bool():
             return str(value).lower()
-        case str() | int() | float():
-            return str(value)
-        case list() if value and all(isinstance(each, str | int | float) for each in value):
+        case list():
             return ",".join(map(str, value))
         case _:
-            raise InvalidArgument(f"{where} is {value!r}, it must be a text, a number, true, false, or a list of them")
+            return str(value)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import ConfigDict, create_model
 
-from esd.cli import plan, simulate, train
-from esd.cli.job_file import taken_by
+from esd.cli.job_model import job_model
 from esd.cli.later import load
 from esd.cluster.config import Cluster, Host
 from esd.data.schema import Id, IdList, Schema, TableOptions
@@ -21,9 +19,7 @@ from esd.services.runtime.json_schema import json_schema
 from esd.services.runtime.settings import ClientSettings
 from esd.worker.service.settings import WorkerSettings
 
-_COMMANDS = {"train": train.command, "simulate": simulate.command, "plan": plan.command}
 _SERVICES = (ParameterServerSettings, DispatcherSettings, WorkerSettings, ClientSettings)
-_Scalar = str | int | float
 
 
 class File(StrEnum):
@@ -63,7 +59,7 @@ def schema_of(file: File) -> dict[str, Any]:
         case File.SERVE:
             return _of_services()
         case _:
-            return json_schema(_options_of(file.value), ())
+            return json_schema(job_model(load(file.value)), ())
 
 
 def _of_services() -> dict[str, Any]:
@@ -73,21 +69,3 @@ def _of_services() -> dict[str, Any]:
     for each in described["$defs"].values():
         each.pop("required", None)
     return described
-
-
-def _options_of(name: str) -> type[BaseModel]:
-    """Returns the options of a command that its `--config` takes, as a class of pydantic's."""
-    annotations = _COMMANDS[name].__annotations__
-    fields: dict[str, Any] = {}
-    for key, parameter in taken_by(load(name).params).items():
-        kind, option = get_args(annotations[parameter.name])
-        limits = {"ge": option.min, "le": option.max} if option.min is not None or option.max is not None else {}
-        described: Any = Annotated[_in_file(kind), Field(description=option.help, **limits)]
-        fields[f"option_{parameter.name}"] = (described, Field(parameter.default, alias=key))
-    return create_model(f"esd {name}", __config__=ConfigDict(extra="forbid"), **fields)
-
-
-def _in_file(kind: Any) -> Any:
-    """Returns the kind of a value in the file: a text may be written as a number or a list, too."""
-    (present,) = [each for each in get_args(kind) or (kind,) if each is not type(None)]
-    return _Scalar | list[_Scalar] if present is str else str if present is Path else present

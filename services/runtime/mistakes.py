@@ -62,7 +62,7 @@ def mistakes(
 
 def _allowed(mistake: Any) -> str:
     kind, value, context = mistake["type"], mistake["input"], mistake.get("ctx", {})
-    if kind == "literal_error":
+    if kind in ("literal_error", "enum"):
         return f"choose {context['expected']}"
     if kind in ("tuple_type", "list_type") and isinstance(value, str):
         return f"it must be a list: [{value!r}]"

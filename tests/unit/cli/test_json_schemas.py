@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from esd.cli.job_file import taken_by
+from esd.cli.job_model import taken_by
 from esd.cli.later import load
 from esd.cli.main import app
 from esd.cli.schema import File
@@ -35,7 +35,7 @@ def keys(described: dict[str, Any]) -> set[str]:
 @pytest.mark.parametrize("command", ["train", "simulate", "plan"])
 def test_every_option_of_a_command_is_a_key_of_its_file(command: str) -> None:
     described = printed(command)
-    assert keys(described) == set(taken_by(load(command).params))
+    assert keys(described) == set(taken_by(load(command)))
     assert described["properties"]["workers"] == {
         "type": "integer", "minimum": 1, "maximum": 64, "default": 4, "description": "Number of workers.",
     }  # fmt: skip
