@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
@@ -17,13 +19,28 @@ from esd.services.domain.errors import InvalidArgument
 SCHEMA = 'label = "label"\nids = ["user"]\n'
 
 
+def lines(first: int) -> str:
+    return "user,label\n" + "".join(f"{user},{user % 2}\n" for user in range(first, first + 50))
+
+
 def write_csv(file: Path, first: int) -> None:
-    file.write_text("user,label\n" + "".join(f"{user},{user % 2}\n" for user in range(first, first + 50)))
+    file.write_text(lines(first))
 
 
 def write_parquet(file: Path, first: int) -> None:
     users = list(range(first, first + 50))
     pyarrow.parquet.write_table(pa.table({"user": users, "label": [user % 2 for user in users]}), file)
+
+
+def write_gzip(file: Path, first: int) -> None:
+    file.write_bytes(gzip.compress(lines(first).encode()))
+
+
+def write_arrow(file: Path, first: int) -> None:
+    users = list(range(first, first + 50))
+    table = pa.table({"user": users, "label": [user % 2 for user in users]})
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
 
 
 def write_criteo(file: Path, first: int) -> None:
@@ -53,12 +70,19 @@ class Moody(DerivedDataset):
         yield from self._source
 """
 
-WRITERS = {"csv": write_csv, "parquet": write_parquet, "criteo": write_criteo, "taobao": write_taobao}
+WRITERS = {
+    "csv": write_csv, "csv.gz": write_gzip, "parquet": write_parquet, "arrow": write_arrow, "criteo": write_criteo,
+    "taobao": write_taobao,
+}  # fmt: skip
 
 
 @pytest.fixture(params=WRITERS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+def ending(kind: str) -> str:
+    return "csv" if kind in ("criteo", "taobao") else kind
 
 
 def opened(kind: str, folder: Path, pattern: str) -> Dataset:
@@ -77,7 +101,7 @@ def replace(write: Callable[[Path, int], None], file: Path) -> None:
 
 
 def test_a_file_that_was_replaced_is_refused_by_its_name_when_it_is_opened_again(kind, tmp_path):
-    file = tmp_path / f"events.{'parquet' if kind == 'parquet' else 'csv'}"
+    file = tmp_path / f"events.{ending(kind)}"
     WRITERS[kind](file, 0)
     dataset = opened(kind, tmp_path, file.name)
     assert dataset.fingerprint
@@ -90,18 +114,32 @@ def test_a_file_that_was_replaced_is_refused_by_its_name_when_it_is_opened_again
     assert sum(map(len, opened(kind, tmp_path, file.name))) >= 50, "the next run takes the new file"
 
 
-def test_a_later_file_that_was_replaced_is_refused_before_any_of_its_samples(kind, tmp_path):
-    ending = "parquet" if kind == "parquet" else "csv"
+@pytest.mark.parametrize("pattern", ["days/*.{}", "days"], ids=["pattern", "folder"])
+def test_a_later_file_that_was_replaced_is_refused_before_any_of_its_samples(kind, pattern, tmp_path):
+    days = tmp_path / "days"
+    days.mkdir()
     for day, first in (("a", 0), ("b", 100)):
-        WRITERS[kind](tmp_path / f"{day}.{ending}", first)
-    dataset = opened(kind, tmp_path, f"*.{ending}")
+        WRITERS[kind](days / f"{day}.{ending(kind)}", first)
+    dataset = opened(kind, tmp_path, pattern.format(ending(kind)))
     assert dataset.fingerprint
     batches = iter(dataset)
     assert len(next(batches))
 
-    replace(WRITERS[kind], tmp_path / f"b.{ending}")
-    with pytest.raises(InvalidArgument, match=rf"data file {tmp_path}/b.{ending} has changed"):
+    replace(WRITERS[kind], days / f"b.{ending(kind)}")
+    with pytest.raises(InvalidArgument, match=rf"data file {days}/b.{ending(kind)} has changed"):
         list(batches)
+
+
+@pytest.mark.parametrize("pattern", ["days/*.csv", "days"], ids=["pattern", "folder"])
+def test_a_file_that_comes_while_a_run_goes_on_is_none_of_its_files(pattern, tmp_path):
+    days = tmp_path / "days"
+    days.mkdir()
+    write_csv(days / "b.csv", 0)
+    dataset = opened("csv", tmp_path, pattern)
+    assert dataset.fingerprint
+    write_csv(days / "a.csv", 100)
+    assert sum(map(len, dataset)) == 50
+    assert sum(map(len, opened("csv", tmp_path, pattern))) == 100
 
 
 def test_the_second_epoch_of_a_file_that_was_replaced_is_refused(tmp_path):
