@@ -34,6 +34,7 @@ from esd.services.runtime.security import PLAINTEXT, Credentials
 _TOGETHER = 16_384  # samples whose rows are read at once, each row once
 _AHEAD = 2  # times that many: some are scored while the next ones are read
 _SCORING_SECONDS = 600.0  # for that many samples
+_IMPORT_SECONDS = 600.0  # for torch, on a machine that is slow or has much other work; no model is blamed for it
 _REPORTED_SECONDS = 30.0  # after which a call of the model is reported
 
 P = ParamSpec("P")
@@ -77,6 +78,7 @@ class Evaluator:
             FailedPrecondition: torch is not installed here.
             InvalidArgument: there is no such model, or it cannot be built, or takes too long.
         """
+        await self._within(_IMPORT_SECONDS, "torch is being imported for held-out samples", _import_torch)
         name = repr(self._job.model.name)
         await self._within(TRIAL_SECONDS, f"model {name} is being tried for held-out samples", _try_model, self._job)
 
@@ -148,9 +150,13 @@ class _OfLabel:
         return self._histogram.scores().quality(self._loss_sum, samples, mean_gauc(self._grouped))
 
 
-def _try_model(job: JobSpec) -> None:
-    """Builds the job's model; torch is imported with it."""
+def _import_torch() -> None:
     require_torch("scoring held-out samples")
+    import_module("esd.worker.models")
+
+
+def _try_model(job: JobSpec) -> None:
+    """Builds the job's model."""
     look_here()
     import_module("esd.worker.models").build_model(job)
 

@@ -82,6 +82,8 @@ class BadDay:
                     verdict = await self._judged(trained, place / str(self._commands), undisturbed)
             except TimeoutError:
                 self._wrong.append("hangs")
+            except EsdError as error:  # of the earlier run, or of the undisturbed one
+                self._wrong.append(f"a run without misfortunes is refused: {error}")
             finally:
                 for strike in self._striking:
                     strike.cancel()

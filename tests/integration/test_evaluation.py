@@ -77,3 +77,26 @@ async def test_a_model_that_hangs_here_is_refused_after_a_limit_and_reported_bef
     assert events == [TakesLong("model 'wdl' is being tried for held-out samples", 0.3)]
     evaluator.close()
     released.set()
+
+
+async def test_a_slow_import_of_torch_is_reported_and_is_no_mistake_of_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A machine with much other work needs more than a minute for it."""
+    reported = threading.Event()
+    monkeypatch.setattr(evaluation, "TRIAL_SECONDS", 0.3)
+    monkeypatch.setattr(evaluation, "_REPORTED_SECONDS", 0.4)
+    monkeypatch.setattr(evaluation, "_import_torch", lambda: reported.wait(60))
+    monkeypatch.setattr(evaluation, "_try_model", lambda _job: None)
+    events: list[Event] = []
+
+    def listen(event: Event) -> None:
+        events.append(event)
+        reported.set()
+
+    evaluator = Evaluator(job_with(), [samples(8)], listener=listen)
+    await evaluator.prepare()
+    assert [event.work for event in events if isinstance(event, TakesLong)] == [
+        "torch is being imported for held-out samples"
+    ]
+    evaluator.close()
