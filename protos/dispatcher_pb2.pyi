@@ -97,6 +97,18 @@ class DescribeJobResponse(_message.Message):
     job: JobState
     def __init__(self, job: _Optional[_Union[JobState, _Mapping]] = ...) -> None: ...
 
+class DescribePageRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    def __init__(self, job: _Optional[str] = ...) -> None: ...
+
+class DescribePageResponse(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    def __init__(self, json: _Optional[str] = ...) -> None: ...
+
 class HybridDisRequest(_message.Message):
     __slots__ = ("samples", "workers", "float_costs", "int_costs", "capacities", "alpha", "criterion", "solver")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]

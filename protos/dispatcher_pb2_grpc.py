@@ -84,6 +84,11 @@ class DispatcherStub:
                 request_serializer=esd_dot_protos_dot_dispatcher__pb2.DescribeJobRequest.SerializeToString,
                 response_deserializer=esd_dot_protos_dot_dispatcher__pb2.DescribeJobResponse.FromString,
                 _registered_method=True)
+        self.DescribePage = channel.unary_unary(
+                '/esd.v1.Dispatcher/DescribePage',
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.DescribePageRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.DescribePageResponse.FromString,
+                _registered_method=True)
 
 
 class DispatcherServicer:
@@ -201,6 +206,14 @@ class DispatcherServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribePage(self, request, context):
+        """Returns all that the page of a job shows, with the history of its figures.
+        NOT_FOUND: the running or last job has another name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DispatcherServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -253,6 +266,11 @@ def add_DispatcherServicer_to_server(servicer, server):
                     servicer.DescribeJob,
                     request_deserializer=esd_dot_protos_dot_dispatcher__pb2.DescribeJobRequest.FromString,
                     response_serializer=esd_dot_protos_dot_dispatcher__pb2.DescribeJobResponse.SerializeToString,
+            ),
+            'DescribePage': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribePage,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.DescribePageRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.DescribePageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -525,6 +543,33 @@ class Dispatcher:
             '/esd.v1.Dispatcher/DescribeJob',
             esd_dot_protos_dot_dispatcher__pb2.DescribeJobRequest.SerializeToString,
             esd_dot_protos_dot_dispatcher__pb2.DescribeJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribePage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/esd.v1.Dispatcher/DescribePage',
+            esd_dot_protos_dot_dispatcher__pb2.DescribePageRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.DescribePageResponse.FromString,
             options,
             channel_credentials,
             insecure,

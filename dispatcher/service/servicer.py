@@ -12,6 +12,7 @@ import grpc
 
 from esd.dispatcher.core.hybrid import hybrid_dis
 from esd.dispatcher.service.describe import job_state
+from esd.dispatcher.service.page_document import state_document
 from esd.dispatcher.service.run.attend import attend
 from esd.dispatcher.service.run.current_job import CurrentJob
 from esd.dispatcher.service.run.group_keys import get_group_key, put_group_key
@@ -137,6 +138,11 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         if job is not None:
             job.submission.seen()
         return pb.DescribeJobResponse(job=await asyncio.to_thread(_described, job_state(job)) if job else None)
+
+    async def DescribePage(self, request: pb.DescribePageRequest, context: _Context) -> pb.DescribePageResponse:
+        """Returns the document of the page."""
+        document = await state_document(self._current_job.named(request.job))
+        return pb.DescribePageResponse(json=document.decode())
 
 
 def _described(state: Callable[[], JobState]) -> pb.JobState:

@@ -250,7 +250,8 @@ Out = Annotated[
     typer.Option(
         "--out",
         file_okay=False,
-        help="Directory for the trained model (model.npz) and the logs.",
+        help="Directory for the trained model (model.npz), the page and the history of the run (page.html, "
+        "history.jsonl), and the logs.",
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -25,6 +25,8 @@ from esd.run.events import (
     Event,
     NotCancelled,
     Progressed,
+    RecordKept,
+    RecordNotKept,
     Resumed,
     Retrying,
     SchemaChanged,
@@ -100,6 +102,8 @@ class ShownRun:
                 self._progress.stop()
             case Resumed() | SchemaChanged() | AlreadyTrained():
                 messages.print(str(event))
+            case RecordKept() | RecordNotKept():  # a path in two lines is none
+                messages.print(str(event), markup=False, highlight=False, soft_wrap=True)
             case NotCancelled() | TakesLong() | Unanswered() | VariableUnread():
                 messages.print(str(event), markup=False, highlight=False)
             case Retrying() | StandsStill() | Evaluated() | EvaluationMissed() | EvaluationsNotKept() | StoppingEarly():

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from esd.services.domain.state import Evaluation, JobState, Quality
@@ -363,6 +364,36 @@ class HotBatchesMade:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordKept:
+    """The page of the run and the history of its figures are files now.
+
+    Attributes:
+        page: the page, which shows the last state of the job.
+        history: the points of the charts and the evaluations, as JSON Lines.
+    """
+
+    page: Path
+    history: Path
+
+    def __str__(self) -> str:
+        return f"page: {self.page}, history: {self.history}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordNotKept:
+    """The page of the run and its history could not be written.
+
+    Attributes:
+        reason: the error.
+    """
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"warning: the page and the history of the run are not kept: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The job is finished, the model exported if it was asked for, and the last evaluation made.
 
@@ -398,6 +429,8 @@ Event: TypeAlias = (
     | NotCancelled
     | SamplesSkipped
     | HotBatchesMade
+    | RecordKept
+    | RecordNotKept
     | Ended
 )
 Listener: TypeAlias = Callable[[Event], object]

@@ -34,6 +34,7 @@ from esd.run.local_settings import LocalSettings, unknown_variables
 from esd.run.options import TABLE, RunOptions
 from esd.run.patience import patiently
 from esd.run.prepare import PreparedRun, check_address, in_thread, prepare
+from esd.run.record import recorded
 from esd.run.results import Result, training_result
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
@@ -90,8 +91,8 @@ async def train(
         listener: gets the events of the run (esd.run.events).
         store: where the rows are: `memory`, or the URL of a Redis.
         shards: number of parameter-server processes.
-        out: directory for the model (`model.npz`) and the services' logs; None: no model, and logs in a temporary
-            directory that stays if the run fails.
+        out: directory for the model (`model.npz`), the record of the run (esd.run.record) and the services' logs; None:
+            neither model nor record, and logs in a temporary directory that stays if the run fails.
         table: name of the first table; None: `embeddings`. A table that holds a checkpoint of this job is resumed.
         checkpoint_dir: with the memory store, where checkpoints are kept.
         decision_log: file that takes everything that plans depend on besides the samples.
@@ -159,7 +160,8 @@ async def train_attached(
         dispatcher: `host:port`, reached from here.
         parameter_servers: `host:port` of every shard, in shard order and separated by commas, as the workers reach
             them; from here they are reached to fetch the model.
-        out: directory for the model (`model.npz`); None: it stays where it is.
+        out: directory for the model (`model.npz`) and the record of the run (esd.run.record); None: the model stays
+            where it is.
         table: name of the first table; None: a new one, since a table that was trained does not start anew.
         continue_from: table of an earlier run, whose model is trained on; in place of `table`.
         credentials: certificates and token, for the dispatcher and the parameter servers.
@@ -202,7 +204,8 @@ async def train_on(
         cluster: with as many workers as the run's options name.
         prepared: the run.
         listener: gets the events of the run (esd.run.events).
-        out: directory for the model (`model.npz`); None: it stays in the store.
+        out: directory for the model (`model.npz`) and the record of the run (esd.run.record); None: the model stays in
+            the store.
         continued: whether the model that the table holds is trained on.
 
     Raises:
@@ -225,11 +228,14 @@ async def _train_to_the_end(
     out: Path | None,
     credentials: Credentials = PLAINTEXT,
 ) -> TrainedRun:
-    """Trains a job on its stream, with the evaluations that are asked for, and exports the model."""
+    """Trains a job on its stream, with the evaluations that are asked for, and writes the model and the record."""
     listener = _with_epochs(listener, prepared, job)
-    async with watched(
-        prepared.options, job, prepared.held_out, client, credentials, listener, name=prepared.held_out_name
-    ) as held_out:
+    async with (
+        recorded(client, job.name, out, listener) as listener,
+        watched(
+            prepared.options, job, prepared.held_out, client, credentials, listener, name=prepared.held_out_name
+        ) as held_out,
+    ):
         state = await drive(client, job, prepared.stream, listener, held_out)
         if out is not None:
             path = out / "model.npz"

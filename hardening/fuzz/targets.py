@@ -204,6 +204,7 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         "Submit": [dispatcher_pb2.SubmitRequest(job="job", batch=batch)],
         "RecordEvaluations": [dispatcher_pb2.RecordEvaluationsRequest(job="job", evaluations=[evaluation])],
         "DescribeJob": [dispatcher_pb2.DescribeJobRequest()],
+        "DescribePage": [dispatcher_pb2.DescribePageRequest(job="job")],
     }
 
     pools = {

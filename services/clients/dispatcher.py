@@ -157,6 +157,19 @@ class DispatcherClient:
         """Returns the state of the running or last job, None if there was none."""
         return self._run(self._client.describe())
 
+    def describe_page(self, job: str) -> str:
+        """Returns what the page of the running or last job shows, with the history of its figures, as JSON.
+
+        The fields are those of the page's /state.json; this call needs no page.
+
+        Args:
+            job: name of the job.
+
+        Raises:
+            NotFound: the running or last job has another name, or there was none.
+        """
+        return self._run(self._client.describe_page(job))
+
     def submit(self, job: str, batches: Iterable[SampleBatch]) -> int:
         """Sends the sample stream of a job, or the rest of it, and ends it. Returns the number of the job's samples.
 

@@ -141,6 +141,11 @@ class AsyncDispatcherClient:
         response = await _answer(self._stub.DescribeJob, pb.DescribeJobRequest())
         return decode_state(response.job) if response.HasField("job") else None
 
+    async def describe_page(self, job: str) -> str:
+        """Returns what the page of the running or last job shows, as JSON."""
+        response = await _answer(self._stub.DescribePage, pb.DescribePageRequest(job=job))
+        return str(response.json)
+
     async def submit(self, job: str, batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> int:
         """Sends the sample stream of a job, or the rest of it, and ends it."""
         if not isinstance(batches, AsyncIterable | Iterable):

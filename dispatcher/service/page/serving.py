@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 
-from esd.dispatcher.service.page.document import state_document
+from esd.dispatcher.service.page_document import state_document
 from esd.dispatcher.service.run.current_job import CurrentJob
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.services.runtime.http import Resource, serve_http

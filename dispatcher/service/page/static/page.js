@@ -1,4 +1,4 @@
-// The page: requests /state.json every two seconds and shows it.
+// The page: requests /state.json every two seconds and shows it. A saved page (saved.py) has its document and requests nothing.
 
 import { bar, bytes, dot, duration, element, joined, lineChart, link, NOTHING, number, percent, seconds } from "./charts.js";
 
@@ -280,6 +280,13 @@ function lease(worker) {
     bar([[Math.min(1, used), used > 0.6 ? "var(--warn)" : "var(--good)", "age of the latest heartbeat"]])];
 }
 
-notice("Asking the dispatcher");
 addEventListener("resize", () => last && show(last));
-ask();
+const saved = $("state");
+if (saved) {
+  last = JSON.parse(saved.textContent);
+  show(last);
+  $("updated").textContent = `as of ${new Date(saved.dataset.time).toLocaleString()}`;
+} else {
+  notice("Asking the dispatcher");
+  ask();
+}

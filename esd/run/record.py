@@ -1,0 +1,87 @@
+"""The record of a run: its page and the history of its figures, as files that stay when the services have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from esd.dispatcher.service.page.saved import saved_page
+from esd.run.events import Event, Listener, Progressed, RecordKept, RecordNotKept
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import EsdError
+from esd.services.runtime.whole_files import write_whole
+
+PAGE, HISTORY = "page.html", "history.jsonl"
+_SECONDS = 10.0  # for the dispatcher's answer: a run that was stopped must not wait for a dispatcher that hangs
+
+
+@asynccontextmanager
+async def recorded(
+    client: AsyncDispatcherClient, job: str, out: Path | None, listener: Listener
+) -> AsyncIterator[Listener]:
+    """Writes the record of a run when the block ends, also when the run has failed or was stopped.
+
+    A record that cannot be written is reported, and ends nothing.
+
+    Args:
+        client: of the dispatcher, which must still run at the end of the block.
+        job: the name of the job.
+        out: the directory of the files; None: there is no record.
+        listener: gets `RecordKept` or `RecordNotKept`.
+
+    Yields:
+        The listener of the run, which must get the events in the block. A run of which no state was seen has no record:
+        the dispatcher's job may be another one.
+    """
+    seen = False
+
+    def watching(event: Event) -> None:
+        nonlocal seen
+        seen = seen or isinstance(event, Progressed)
+        listener(event)
+
+    try:
+        yield watching
+    finally:
+        if out is not None and seen:
+            await _write(client, job, out, listener)
+
+
+async def _write(client: AsyncDispatcherClient, job: str, out: Path, listener: Listener) -> None:
+    page, history = out / PAGE, out / HISTORY
+    try:
+        async with asyncio.timeout(_SECONDS):
+            state = await client.describe_page(job)
+        lines = "".join(json.dumps(line) + "\n" for line in history_of(json.loads(state)))
+        html = saved_page(state, datetime.now(UTC))
+        for path, text in ((history, lines), (page, html)):
+            await asyncio.to_thread(_write_text, path, text)
+    except TimeoutError:
+        listener(RecordNotKept(f"the dispatcher has not answered within {_SECONDS:g} s"))
+    except (EsdError, OSError) as error:
+        listener(RecordNotKept(str(error)))
+    else:
+        listener(RecordKept(page, history))
+
+
+def _write_text(path: Path, text: str) -> None:
+    write_whole(path, lambda file: file.write(text.encode()))
+
+
+def history_of(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the lines of the history: the points of the charts, then the evaluations, label by label.
+
+    Args:
+        state: the document of the page.
+    """
+    points = state["history"]
+    for values in zip(*points.values(), strict=True):
+        yield {"kind": "point", **dict(zip(points, values, strict=True))}
+    for evaluation in state["evaluations"]:
+        for label, quality in zip(state["labels"], evaluation["labels"], strict=True):
+            yield {"kind": "evaluation", "iteration": evaluation["iteration"], "label": label, **quality}
