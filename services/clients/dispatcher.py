@@ -158,7 +158,7 @@ class DispatcherClient:
         return self._run(self._client.describe())
 
     def describe_page(self, job: str) -> str:
-        """Returns what the page of the running or last job shows, with the history of its figures, as JSON.
+        """Returns the document of a job's page, with the history of its figures, as JSON.
 
         The fields are those of the page's /state.json; this call needs no page.
 

@@ -142,7 +142,7 @@ class AsyncDispatcherClient:
         return decode_state(response.job) if response.HasField("job") else None
 
     async def describe_page(self, job: str) -> str:
-        """Returns what the page of the running or last job shows, as JSON."""
+        """Returns the document of a job's page, as JSON."""
         response = await _answer(self._stub.DescribePage, pb.DescribePageRequest(job=job))
         return str(response.json)
 

@@ -1,4 +1,4 @@
-"""The page of a run as a file: what the live page showed at the end, in a real browser without any server."""
+"""The page of a run as a file shows the same as the live page at the end, in a real browser without any server."""
 
 from __future__ import annotations
 
