@@ -42,7 +42,7 @@ class Scorer:
         self._model = build_model(job)
         self._embed = Embedder(job.features, len(job.tables))
         with np.load(io.BytesIO(dense), allow_pickle=False) as arrays:
-            saved = {_plain(name): torch.from_numpy(arrays[name]) for name in arrays.files if "state/" not in name}
+            saved = {_plain(name): torch.from_numpy(arrays[name]) for name in arrays.files if _is_of_model(name)}
         try:
             self._model.load_state_dict(saved)
         except RuntimeError as error:
@@ -82,6 +82,11 @@ class Scorer:
 
 def _bins(scores: Tensor) -> NDArray[np.uint16]:
     return (scores * SCORE_BINS).clamp(0, SCORE_BINS - 1).numpy().astype(np.uint16)
+
+
+def _is_of_model(name: str) -> bool:
+    """Tells a parameter or a buffer from the optimizer's state and the errors of gradients of low rank."""
+    return name.startswith(_PARTS) or "/" not in name
 
 
 def _plain(name: str) -> str:
