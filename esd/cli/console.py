@@ -1,5 +1,6 @@
 """Where commands print messages and progress: standard error, so that standard output holds the result only."""
 
+import codecs
 import io
 import os
 import sys
@@ -12,12 +13,13 @@ from rich.console import Console
 messages = Console(stderr=True)
 
 _ANSWER_SECONDS = 10.0
+_ESCAPES = "esd-escapes"
 
 
 @contextmanager
 def waiting_for(peer: str) -> Iterator[None]:
     """Prints once that a command waits for a peer, if the block takes longer than an answer should."""
-    text = f"waiting for {peer}, which has not answered for {_ANSWER_SECONDS:g} s"
+    text = f"waiting for {peer}: no answer for {_ANSWER_SECONDS:g} s"
     report = threading.Timer(_ANSWER_SECONDS, messages.print, [text], {"markup": False, "highlight": False})
     report.daemon = True
     report.start()
@@ -30,13 +32,23 @@ def waiting_for(peer: str) -> Iterator[None]:
 def prepare_output() -> None:
     """Makes every text printable in any environment.
 
-    A character that the encoding of an output lacks is printed as an escape sequence. A terminal of no columns has no
+    A character that the encoding of an output lacks is printed as an escape sequence, which TOML and JSON read as that
+    character: a schema that `esd data inspect` proposes keeps its names. A terminal of no columns has no
     room for any text, so COLUMNS=0 counts as not given. gRPC, which is imported later, would add lines of its own to an
     error of a connection.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    codecs.register_error(_ESCAPES, _escaped)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=_ESCAPES)
     if os.environ.get("COLUMNS", "").strip("0") == "":
         os.environ.pop("COLUMNS", None)
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Returns the escape sequences for characters that cannot be encoded, and where the text continues."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    codes = map(ord, error.object[error.start : error.end])
+    return "".join(f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}" for code in codes), error.end

@@ -286,7 +286,7 @@ class Unanswered:
     seconds: float
 
     def __str__(self) -> str:
-        return f"waiting for the dispatcher, which has not answered for {self.seconds:g} s"
+        return f"waiting for the dispatcher: no answer for {self.seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)

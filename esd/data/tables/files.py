@@ -37,7 +37,8 @@ _ABSENT_TEXTS = ["", "#N/A", "N/A", "NA", "NULL", "NaN", "None", "nan", "null", 
 _OTHERS = {b"\xff\xff\xff\xff": "an Arrow stream", b"FEA1": "Feather of version 1"}  # by their first four bytes
 _HEADER_BYTES = 1 << 16  # in which these are told apart
 _QUOTED = re.compile('"[^"]*"')  # a quote in a quoted value is doubled
-_NO_TEXTS = {b"\x1f\x8b": "compressed with gzip", b"PK\x03\x04": "a zip file or a workbook of a spreadsheet",
+_GZIP = b"\x1f\x8b"
+_NO_TEXTS = {_GZIP: "compressed with gzip", b"PK\x03\x04": "a zip file or a workbook of a spreadsheet",
              b"BZh": "compressed with bzip2", b"\x28\xb5\x2f\xfd": "compressed with zstd"}  # fmt: skip
 ENDINGS = (".parquet", ".arrow", ".feather", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
@@ -345,6 +346,8 @@ def _check_swallowed(file: Path, separator: str, columns: int) -> None:
 
 def delimiter(file: Path) -> str:
     """Returns the delimiter of a file of texts: the one that parts its header into the most columns."""
+    if _compression(file):
+        _expect_gzip(file)
     with pa.input_stream(str(file), compression=_compression(file)) as source:
         content = source.read(_HEADER_BYTES)
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -361,6 +364,14 @@ def delimiter(file: Path) -> str:
 
 def _compression(file: Path) -> str | None:
     return "gzip" if file.suffix.lower() == ".gz" else None
+
+
+def _expect_gzip(file: Path) -> None:
+    with file.open("rb") as opened:
+        start = opened.read(4)
+    kind = next((kind for beginning, kind in _NO_TEXTS.items() if start.startswith(beginning)), "not compressed")
+    if start and not start.startswith(_GZIP):
+        raise InvalidArgument(f"data file {file} is {kind}, and its ending .gz says that it is compressed with gzip")
 
 
 def _text_ending(file: Path) -> str:

@@ -380,7 +380,7 @@ def _list(column: pa.Array, separator: str) -> Category:
 
 def _text(name: str) -> str:
     """Returns a name as a text of TOML."""
-    return json.dumps(name, ensure_ascii=False)
+    return json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _stand_in(numbers: NDArray[np.float64]) -> float | None:

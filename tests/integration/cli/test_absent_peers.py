@@ -28,34 +28,51 @@ hosts = [
 
 
 @contextmanager
-def absent(*, silent: bool) -> Iterator[str]:
-    """An address at which connections are refused, or accepted by the kernel and never answered."""
-    with socket.socket() as bound:
+def absent(how: str) -> Iterator[str]:
+    """An address at which connections are refused, accepted by the kernel and never answered, or all packets lost."""
+    with ExitStack() as sockets:
+        bound = sockets.enter_context(socket.socket())
         bound.bind(("127.0.0.1", 0))
-        if silent:
+        if how == "silent":
             bound.listen()
+        elif how == "lost":
+            bound.listen(0)  # when this queue is full, further SYN packets are dropped
+            for _ in range(4):
+                filling = sockets.enter_context(socket.socket())
+                filling.setblocking(False)
+                filling.connect_ex(bound.getsockname())
         yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["refused", "silent"])
-def test_a_line_names_the_peer(tmp_path: Path, *, silent: bool) -> None:
+@pytest.mark.parametrize("how", ["refused", "silent", "lost"])
+def test_a_line_names_the_peer(tmp_path: Path, how: str) -> None:
     cluster = tmp_path / "cluster.toml"
     commands = [
         ("status", "--dispatcher", "PEER"),
         ("cancel", "--dispatcher", "PEER"),
         ("train", *_DATA, "--dispatcher", "PEER", "--parameter-servers", "PEER"),
+        ("train", *_DATA, "--store", "redis://PEER/0"),
         ("checkpoint", "list", "--store", "redis://PEER/0"),
         ("serve", "ps", "--store", "redis://PEER/0", "--listen", "127.0.0.1:0"),
         ("serve", "worker", *_WORKER, "--dispatcher", "PEER"),
-        ("cluster", "status", "--file", str(cluster)),
+        ("cluster", "up", "--file", str(cluster)),
     ]
-    with absent(silent=silent) as peer, ExitStack() as running:
+    with absent(how) as peer, ExitStack() as running:
         cluster.write_text(_CLUSTER.replace("PEER", peer))
         outputs = [running.enter_context(told_by(command, peer)) for command in commands]
         for command, lines in zip(commands, outputs, strict=True):
-            long = silent and command[0] in ("status", "cancel", "train", "cluster")  # they try for half a minute
-            name = "has not answered for 10 s" if long else peer
+            local = "--store" in command or command[0] == "serve"
+            long = how != "refused" and not local  # they try for half a minute
+            name = "no answer for 10 s" if long else peer
             assert any(name in line for line in lines), command
+
+
+def test_packets_to_an_absent_peer_are_lost() -> None:
+    with absent("lost") as peer, socket.socket() as client:
+        client.settimeout(1.0)
+        host, _, port = peer.partition(":")
+        with pytest.raises(TimeoutError):
+            client.connect((host, int(port)))
 
 
 @contextmanager

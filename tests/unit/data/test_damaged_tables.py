@@ -48,6 +48,18 @@ def test_a_row_that_is_no_utf8_is_a_bad_row_like_others(tmp_path: Path, bad: str
     assert read(file, skip_bad=2) == (3, 2)
 
 
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [(GOOD.encode(), "not compressed"), (b"\x28\xb5\x2f\xfd rest", "compressed with zstd"), (b"P", "not compressed")],
+)
+def test_a_file_that_is_not_compressed_as_its_ending_says_is_told_so(tmp_path: Path, content: bytes, kind: str) -> None:
+    file = tmp_path / "e.csv.gz"
+    file.write_bytes(content)
+    for look in (lambda: read(file), lambda: propose(str(file), rows=10)):
+        with pytest.raises(InvalidArgument, match=rf"e\.csv\.gz is {kind}, and its ending \.gz says"):
+            look()
+
+
 def test_characters_are_whole_wherever_the_stream_is_cut(tmp_path: Path) -> None:
     text = "aé€𝄞\n".encode() * 3 + b"\xe9\xff" + "𝄞".encode() + b"\xf0\x9d"
     for size in range(7, 13):
