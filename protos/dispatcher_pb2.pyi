@@ -204,7 +204,7 @@ class Rule(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "mechanism_options", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_budget", "dense_names", "rules", "dense_sum")
+    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "mechanism_options", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "checkpoint_bytes", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_budget", "dense_names", "rules", "dense_sum")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -228,6 +228,7 @@ class JobSpec(_message.Message):
     CHECKPOINT_EVERY_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_KEPT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_BYTES_FIELD_NUMBER: _ClassVar[int]
     SYNC_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     DENSE_SCHEDULE_FIELD_NUMBER: _ClassVar[int]
@@ -260,6 +261,7 @@ class JobSpec(_message.Message):
     checkpoint_every: int
     checkpoint_seconds: float
     checkpoints_kept: int
+    checkpoint_bytes: int
     sync: Sync
     schedule: Schedule
     dense_schedule: Schedule
@@ -269,7 +271,7 @@ class JobSpec(_message.Message):
     dense_names: _containers.RepeatedScalarFieldContainer[str]
     rules: _containers.RepeatedCompositeFieldContainer[Rule]
     dense_sum: DenseSum
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., mechanism_options: _Optional[_Union[MechanismOptions, _Mapping]] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_budget: _Optional[bool] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., dense_sum: _Optional[_Union[DenseSum, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., mechanism_options: _Optional[_Union[MechanismOptions, _Mapping]] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., checkpoint_bytes: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_budget: _Optional[bool] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., dense_sum: _Optional[_Union[DenseSum, _Mapping]] = ...) -> None: ...
 
 class MechanismOptions(_message.Message):
     __slots__ = ("esd", "joint", "hash")
@@ -461,7 +463,7 @@ class Attendance(_message.Message):
     def __init__(self, lease_id: _Optional[str] = ..., from_iteration: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class AttendResponse(_message.Message):
-    __slots__ = ("received", "refusals", "plans", "membership", "flush", "end", "reload")
+    __slots__ = ("received", "refusals", "plans", "membership", "flush", "end", "reload", "piece")
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     PLANS_FIELD_NUMBER: _ClassVar[int]
@@ -469,6 +471,7 @@ class AttendResponse(_message.Message):
     FLUSH_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     RELOAD_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     received: int
     refusals: _containers.RepeatedCompositeFieldContainer[_common_pb2.Refusal]
     plans: _containers.RepeatedCompositeFieldContainer[IterationPlan]
@@ -476,7 +479,16 @@ class AttendResponse(_message.Message):
     flush: FlushPlan
     end: EndOfStream
     reload: Reload
-    def __init__(self, received: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[_common_pb2.Refusal, _Mapping]]] = ..., plans: _Optional[_Iterable[_Union[IterationPlan, _Mapping]]] = ..., membership: _Optional[_Union[Membership, _Mapping]] = ..., flush: _Optional[_Union[FlushPlan, _Mapping]] = ..., end: _Optional[_Union[EndOfStream, _Mapping]] = ..., reload: _Optional[_Union[Reload, _Mapping]] = ...) -> None: ...
+    piece: Piece
+    def __init__(self, received: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[_common_pb2.Refusal, _Mapping]]] = ..., plans: _Optional[_Iterable[_Union[IterationPlan, _Mapping]]] = ..., membership: _Optional[_Union[Membership, _Mapping]] = ..., flush: _Optional[_Union[FlushPlan, _Mapping]] = ..., end: _Optional[_Union[EndOfStream, _Mapping]] = ..., reload: _Optional[_Union[Reload, _Mapping]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
+
+class Piece(_message.Message):
+    __slots__ = ("data", "left")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    left: int
+    def __init__(self, data: _Optional[bytes] = ..., left: _Optional[int] = ...) -> None: ...
 
 class FailureReport(_message.Message):
     __slots__ = ("epoch", "cause", "fatal")
@@ -615,14 +627,16 @@ class SubmitRequest(_message.Message):
     def __init__(self, job: _Optional[str] = ..., batch: _Optional[_Union[_common_pb2.SampleBatch, _Mapping]] = ..., end: _Optional[bool] = ..., position: _Optional[int] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
-    __slots__ = ("samples", "durable", "columns")
+    __slots__ = ("samples", "durable", "columns", "longest_batch")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     DURABLE_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_BATCH_FIELD_NUMBER: _ClassVar[int]
     samples: int
     durable: bool
     columns: SampleColumns
-    def __init__(self, samples: _Optional[int] = ..., durable: _Optional[bool] = ..., columns: _Optional[_Union[SampleColumns, _Mapping]] = ...) -> None: ...
+    longest_batch: int
+    def __init__(self, samples: _Optional[int] = ..., durable: _Optional[bool] = ..., columns: _Optional[_Union[SampleColumns, _Mapping]] = ..., longest_batch: _Optional[int] = ...) -> None: ...
 
 class SampleColumns(_message.Message):
     __slots__ = ("features", "labels", "dense_names", "rules")

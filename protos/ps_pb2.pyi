@@ -52,10 +52,12 @@ class CreateTableRequest(_message.Message):
     def __init__(self, table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., to_train: _Optional[bool] = ..., shard: _Optional[int] = ..., shards: _Optional[int] = ..., claimant: _Optional[bytes] = ...) -> None: ...
 
 class CreateTableResponse(_message.Message):
-    __slots__ = ("created",)
+    __slots__ = ("created", "max_dense_bytes")
     CREATED_FIELD_NUMBER: _ClassVar[int]
+    MAX_DENSE_BYTES_FIELD_NUMBER: _ClassVar[int]
     created: bool
-    def __init__(self, created: _Optional[bool] = ...) -> None: ...
+    max_dense_bytes: int
+    def __init__(self, created: _Optional[bool] = ..., max_dense_bytes: _Optional[int] = ...) -> None: ...
 
 class RowBlock(_message.Message):
     __slots__ = ("ids", "versions", "rows")

@@ -71,7 +71,7 @@ def with_history(read: list[SampleBatch], order: list[int], owner: int, *, liked
     for batch in read:
         ids = batch.by_field[:, order]
         lists: list[NDArray[Any]] = [np.array(seen[int(row[owner])], np.uint64) for row in ids]
-        lengths = np.ones((len(batch), len(order) + 1), np.uint16)
+        lengths = np.ones((len(batch), len(order) + 1), np.uint32)
         lengths[:, -1] = [len(each) for each in lists]
         joined = np.concatenate([part for row, each in zip(ids, lists, strict=True) for part in (row, each)])
         made.append(replace(batch, ids=joined, lengths=lengths))

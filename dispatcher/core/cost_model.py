@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from esd.dispatcher.core.learned import Arrays
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.features import Feature
+from esd.services.domain.features import MAX_SAMPLE_IDS, Feature
 from esd.services.domain.tables import TableSpec
 
 if TYPE_CHECKING:  # in its stub only
@@ -86,7 +86,8 @@ class RowSizes:
         self.value_shares = tuple(values / row for values, row in zip(value_bytes, row_bytes, strict=True))
         of_tables = tuple(size // self.unit_bytes for size in row_bytes)
         self.of_tables = of_tables if len(tables) > 1 else ()
-        self.of_sample = sum(feature.max_length * of_tables[feature.table] for feature in features)
+        declared = sum(feature.max_length * of_tables[feature.table] for feature in features)
+        self.of_sample = min(declared, MAX_SAMPLE_IDS * max(of_tables))
         self._first_row = row_bytes[0]
         self._row_bytes = np.array(row_bytes)
         # Bytes per counted row: kinds of operations by the engine's 8 counters of each table, [3, 8 T]. The counter of

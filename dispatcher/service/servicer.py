@@ -24,6 +24,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.state import JobState
 from esd.services.runtime import metrics
 from esd.services.runtime.tasks import run_in
+from esd.services.wire.batches import OVERHEAD_BYTES
 from esd.services.wire.hybrid import decode_problem, encode_result
 from esd.services.wire.jobs import decode_job, encode_columns
 from esd.services.wire.reports import decode_registration, decode_wait, encode_lease
@@ -117,6 +118,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                     samples=await job.submission.taken(),
                     durable=job.submission.durable,
                     columns=columns,
+                    longest_batch=job.settings.max_request_bytes - OVERHEAD_BYTES,
                 )
                 columns = None
                 request = None if request.end else await anext(requests, None)

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from esd.dispatcher.core.mechanisms import MECHANISMS
+from esd.services.runtime.quantities import Size
 from esd.services.runtime.roles import Role
 from esd.services.runtime.settings import PortOrOff, ServerSettings
 
@@ -86,6 +87,12 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
     )
     queued_batches: int = Field(
         4, ge=1, description="global batches that are accepted ahead of planning; then Submit waits"
+    )
+    queued_bytes: Size = Field(
+        256 * 2**20,
+        ge=1,
+        description="bytes of samples that are accepted ahead of planning, unless they are less than a global batch; "
+        "then Submit waits",
     )
     shadow_mechanisms: Mechanisms = Field(
         ("random", "laia", "hash"),

@@ -41,7 +41,9 @@ def simulate(
     pending: deque[Feedback] = deque()
     tally = Tally(planner.job.workers)
     makespan = 0.0
-    schedule = CheckpointSchedule(planner.job.checkpoint_every, planner.job.checkpoint_seconds)
+    job = planner.job
+    size = job.checkpoint_bytes if job.takes_checkpoints else 0
+    schedule = CheckpointSchedule(job.checkpoint_every, job.checkpoint_seconds, size)
     for iteration, (batch, lookahead_batches) in enumerate(with_lookahead(batches, planner.lookahead)):
         if len(pending) == planner.job.window:
             planner.observe(pending.popleft())
@@ -50,6 +52,7 @@ def simulate(
             flushes, _ = planner.checkpoint()
             if iteration >= warm_up:
                 tally.flush(flushes)
+        schedule.add(batch.nbytes)
         decision = planner.plan(batch, lookahead_batches)
         seconds = decision.link_seconds + computing * decision.workloads
         pending.append(Feedback(seconds, np.zeros_like(seconds)))

@@ -29,7 +29,7 @@ from esd.cli.learning import (
 )
 from esd.cli.limits import within
 from esd.cli.model import Hidden, LossOption, Model
-from esd.cli.storage import AtMaxRows, CheckpointEvery, CheckpointSeconds, CheckpointsKept, MaxRows
+from esd.cli.storage import AtMaxRows, CheckpointBytes, CheckpointEvery, CheckpointSeconds, CheckpointsKept, MaxRows
 from esd.dispatcher.core.mechanisms import MECHANISMS
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.solvers import SOLVERS
@@ -306,6 +306,7 @@ _DECLARED: dict[str, Any] = {
     "max_rows": MaxRows,
     "at_max_rows": AtMaxRows,
     "checkpoint_seconds": CheckpointSeconds,
+    "checkpoint_bytes": CheckpointBytes,
     "checkpoints_kept": CheckpointsKept,
 }
 

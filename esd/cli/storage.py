@@ -69,6 +69,15 @@ CheckpointSeconds = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+CheckpointBytes = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZE",
+        help="Bytes of samples since the last checkpoint after which one is taken early, since the dispatcher and the "
+        "sample log hold these samples; 0: any.",
+        rich_help_panel=_PANEL,
+    ),
+]
 CheckpointsKept = Annotated[
     int,
     typer.Option(

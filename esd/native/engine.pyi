@@ -108,7 +108,7 @@ class IterationColumns:
         epoch: int,
         dense: NDArray[np.float32],
         labels: NDArray[np.float32],
-        lengths: NDArray[np.uint16] | None = None,
+        lengths: NDArray[np.uint32] | None = None,
         weights: NDArray[np.float32] | None = None,
         groups: NDArray[np.uint64] | None = None,
     ) -> list[bytes]:
@@ -118,7 +118,7 @@ class IterationColumns:
             epoch: the membership that the plans are for.
             dense: float32 [k, d], C-contiguous, the dense features of the batch.
             labels: float32 [k, L], C-contiguous, its labels.
-            lengths: uint16 [k, F], C-contiguous, the lengths it was prepared with.
+            lengths: uint32 [k, F], C-contiguous, the lengths it was prepared with.
             weights: float32 [k], the weights of its samples.
             groups: uint64 [k], the groups of its samples.
 
@@ -175,13 +175,13 @@ class BatchIds:
     It is for concurrent use. The arrays must not be changed.
     """
 
-    def __init__(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> None:
+    def __init__(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint32] | None = None) -> None:
         """Takes the ids, and looks at them when an engine does.
 
         Args:
             ids: uint64 [k, F], or [N] with lengths, C-contiguous; any value, repeats within a sample count once. k
                 and F may be 0; N < 2^32.
-            lengths: uint16 [k, F], C-contiguous: how many ids each field of each sample has; they lie in `ids` sample
+            lengths: uint32 [k, F], C-contiguous: how many ids each field of each sample has; they lie in `ids` sample
                 by sample, field by field. None: each has one.
 
         Raises:
@@ -329,7 +329,7 @@ class Engine:
     @overload
     def prepare(self, ids: BatchIds) -> None: ...
     @overload
-    def prepare(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> None:
+    def prepare(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint32] | None = None) -> None:
         """Looks a batch up; unseen ids are born clean, at version 0, cached nowhere.
 
         Replaces a batch that was prepared and not committed.
@@ -581,18 +581,18 @@ class HotSamples:
     """
 
     def __init__(self, table_sizes: Sequence[int], room: int, workers: int, seed: int) -> None: ...
-    def judge(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> NDArray[np.bool_]:
+    def judge(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint32] | None = None) -> NDArray[np.bool_]:
         """Returns whether the engine will have replicated all rows of each sample in the next iteration, bool [k].
 
         Args:
             ids: uint64 [k, F], or [N] with lengths, as `Engine.prepare` takes them.
-            lengths: uint16 [k, F].
+            lengths: uint32 [k, F].
 
         Raises:
             ValueError: lengths do not sum to N.
         """
 
-    def train(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint16] | None = None) -> bool:
+    def train(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint32] | None = None) -> bool:
         """Takes in the next batch that is trained, of ids as `judge` has them.
 
         Returns:

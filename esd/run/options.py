@@ -29,6 +29,7 @@ from esd.services.domain.mechanisms import MAX_HORIZON, OPTIONS, Criterion
 from esd.services.domain.schedules import Schedule
 from esd.services.domain.sync import parse_sync
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.domain.units import parse_size
 
 DEFAULT_BATCH = 64
 BALANCED = "balanced"
@@ -125,6 +126,7 @@ class RunOptions:
         max_rows: rows that the tables may have; 0: any number.
         at_max_rows: whether a run that needs more rows than that is refused, or forgets rows.
         checkpoint_seconds: longest time between checkpoints; 0: any.
+        checkpoint_bytes: bytes of samples after which a checkpoint is taken early, such as `2GiB`; `0`: any number.
         checkpoints_kept: checkpoints that can be gone back to.
 
     Raises:
@@ -178,6 +180,7 @@ class RunOptions:
     max_rows: int = 0
     at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE
     checkpoint_seconds: float = 0.0
+    checkpoint_bytes: str = "2GiB"
     checkpoints_kept: int = 2
 
     def __post_init__(self) -> None:
@@ -266,6 +269,7 @@ class RunOptions:
             "schedule": parse_schedule(self.lr_schedule, iterations),
             "dense_schedule": self._dense_schedule(iterations),
             "parameter_servers": parameter_servers,
+            "checkpoint_bytes": self._checkpoint_bytes(),
         }
         if self.evaluate_every:  # at checkpoints, which stay until they are evaluated
             if self.checkpoint_seconds:
@@ -273,6 +277,14 @@ class RunOptions:
             kept = max(self.checkpoints_kept, 2 + -(-self.horizon // self.evaluate_every))
             options |= {"checkpoint_every": self.evaluate_every, "checkpoints_kept": kept}
         return JobSpec(**options)
+
+    def _checkpoint_bytes(self) -> int:
+        if self.checkpoint_bytes == "0":
+            return 0
+        try:
+            return parse_size(self.checkpoint_bytes)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{option_name('checkpoint_bytes')}: {error}") from None
 
     def _dense_schedule(self, iterations: int | None) -> Schedule:
         if self.dense_lr_schedule is None:

@@ -95,7 +95,7 @@ void check_columns(std::string message, Random& random) {
 void check_messages(const esd::IterationPlans& plans, std::size_t samples, Random& random) {
   const std::vector<float> dense(2 * samples), labels(2 * samples), weights(samples);
   const std::vector<std::uint64_t> groups(samples);
-  const std::vector<std::uint16_t> lengths(samples * plans.fields);
+  const std::vector<std::uint32_t> lengths(samples * plans.fields);
   const esd::wire::PlanContext context{1,
                                        samples,
                                        dense.data(),
@@ -136,7 +136,7 @@ struct Samples {
   Samples(Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields, std::size_t tables)
       : samples(samples), fields(fields), lists(random.below(2) == 0), lengths(samples * fields, 1) {
     if (lists) {
-      for (std::uint16_t& length : lengths) length = static_cast<std::uint16_t>(random.below(4));
+      for (std::uint32_t& length : lengths) length = static_cast<std::uint32_t>(random.below(4));
     }
     ids.resize(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}));
     for (std::uint64_t& id : ids) id = draw_id(random, universe, tables);
@@ -146,7 +146,7 @@ struct Samples {
 
   std::size_t samples, fields;
   bool lists;
-  std::vector<std::uint16_t> lengths;
+  std::vector<std::uint32_t> lengths;
   std::vector<std::uint64_t> ids;
 };
 

@@ -95,10 +95,9 @@ void read_samples(const PlanFields& fields, const PlanLimits& limits, ReadPlan& 
   expect(ids <= limits.ids);
   plan.has_lengths = fields.bytes(26).size > 0;
   if (plan.has_lengths) {
-    const std::vector<std::uint32_t> lengths = fields.column<std::uint32_t>(26, ids);
-    expect_below(lengths, limits.length + 1);
-    plan.lengths.assign(lengths.begin(), lengths.end());
-    ids = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
+    plan.lengths = fields.column<std::uint32_t>(26, ids);
+    expect_below(plan.lengths, limits.length + 1);
+    ids = std::accumulate(plan.lengths.begin(), plan.lengths.end(), std::uint64_t{0});
     expect(ids <= limits.ids);
   }
   plan.inverse = fields.column<std::uint32_t>(19, ids);

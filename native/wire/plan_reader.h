@@ -44,7 +44,7 @@ struct ReadPlan {
   RowColumns unique;
   std::vector<std::uint64_t> unique_contributors, forgotten, groups;
   std::vector<std::uint32_t> positions, inverse, reduced;
-  std::vector<std::uint16_t> lengths;
+  std::vector<std::uint32_t> lengths;
   std::vector<float> dense, labels, weights;
   bool has_lengths = false, has_weights = false, has_groups = false;
 };

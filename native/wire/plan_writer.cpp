@@ -204,7 +204,7 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
     std::vector<std::uint32_t> lengths;
     lengths.reserve(samples * plans.fields);
     for (std::size_t i = 0; i < samples; ++i) {
-      const std::uint16_t* of_sample = context.lengths + positions[i] * plans.fields;
+      const std::uint32_t* of_sample = context.lengths + positions[i] * plans.fields;
       lengths.insert(lengths.end(), of_sample, of_sample + plans.fields);
     }
     message.column(26, lengths.data(), lengths.size());

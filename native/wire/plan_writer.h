@@ -17,7 +17,7 @@ struct PlanContext {
   std::size_t dense_features;     // d
   const float* labels;            // [k, labels_per_sample]
   std::size_t labels_per_sample;  // L
-  const std::uint16_t* lengths;   // [k, fields]; null when every field of every sample has one id
+  const std::uint32_t* lengths;   // [k, fields]; null when every field of every sample has one id
   const float* weights;           // [k], null when there are none
   const std::uint64_t* groups;    // [k], null when there are none
 };

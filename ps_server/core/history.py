@@ -21,7 +21,7 @@ from esd.services.domain.worker_set import WorkerSet
 
 _LONGEST_STEP = 2**20  # from one epoch to the next; a cluster of many shards that often die needs a few dozen
 _MOST_PENDING = 8  # checkpoints with parts that are not committed yet; a job makes one or two at a time
-_MOST_PARTS = 64  # parts of one checkpoint; five kinds exist, and a long snapshot is several parts
+_MOST_PARTS = 4096  # parts of one checkpoint: five kinds exist, in pieces of 64 MiB
 
 
 def go_back(store: TableStore, record: HistoryRecord, checkpoint: int, epoch: int) -> tuple[HistoryRecord, int]:
@@ -333,8 +333,8 @@ class CheckpointHistory:
             names = self._part_names.setdefault(checkpoint, set())
             if name not in names and len(names) >= _MOST_PARTS:
                 raise ResourceExhausted(
-                    f"checkpoint {checkpoint} of table {self._table!r} has the parts {', '.join(sorted(names))}; "
-                    f"no more than {_MOST_PARTS} are kept"
+                    f"checkpoint {checkpoint} of table {self._table!r} has {len(names)} parts, and {name!r} would be "
+                    f"another; no more than {_MOST_PARTS} are kept"
                 )
             self._store.blobs.put_part(checkpoint, name, data)
             names.add(name)

@@ -9,6 +9,7 @@ from functools import cache
 
 from esd.ps_server.core.history import go_back
 from esd.ps_server.core.history_record import Checkpoint, HistoryRecord
+from esd.ps_server.core.parts import part_of
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import Store, TableStore
 from esd.ps_server.service.settings import ParameterServerSettings
@@ -53,7 +54,8 @@ class OfflineTable:
 
     def part(self, checkpoint: int, name: str) -> bytes | None:
         """Returns a part of a checkpoint; None if it does not exist."""
-        return self._tables[0].blobs.get_part(checkpoint, name)
+        pieces = list(part_of(self._tables[0].blobs, checkpoint, name))
+        return b"".join(pieces) if pieces else None
 
     @contextmanager
     def claimed(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from esd.protos import ps_pb2, ps_pb2_grpc
+from esd.ps_server.core.parts import part_of
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.tables import Tables
 from esd.ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
@@ -22,6 +23,7 @@ from esd.ps_server.service.uploads import receive_upload
 from esd.ps_server.service.waiting import WaitingPulls
 from esd.services.domain.claimants import check_claimant
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied, StaleEpoch
+from esd.services.domain.parts import PIECE_BYTES
 from esd.services.runtime.caller import present_caller
 from esd.services.runtime.roles import DENSE_PART, PARTS_OF_WORKERS, Role
 from esd.services.wire.batches import decode_log_entry, encode_log_entry
@@ -39,6 +41,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 SERVICE = ps_pb2.DESCRIPTOR.services_by_name["ParameterServer"].full_name
 
+_LONGER_PART = "a longer part of a checkpoint is stored in pieces: NAME, NAME-1, NAME-2 and so on"
 _PART_NAME = re.compile(r"[a-z]{1,32}(-[1-9][0-9]{0,3})?")
 
 
@@ -98,7 +101,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             self._tables.get(spec.name).history.check_unfinished()
         if request.claimant:
             await self._threads.write(self._tables.get(spec.name).history.claim, check_claimant(request.claimant))
-        return ps_pb2.CreateTableResponse(created=created)
+        return ps_pb2.CreateTableResponse(created=created, max_dense_bytes=self._settings.max_dense_bytes)
 
     async def Exchange(self, request_iterator: AsyncIterator[bytes], context: Context) -> None:
         await self._exchange.serve(context)
@@ -133,9 +136,9 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     async def PutDense(
         self, request_iterator: AsyncIterator[ps_pb2.PutDenseRequest], context: Context
     ) -> ps_pb2.PutDenseResponse:
-        limit, knob = self._settings.max_dense_bytes, self._settings.variable("max_dense_bytes")
+        limit, remedy = self._settings.max_dense_bytes, f"{self._settings.variable('max_dense_bytes')} sets the limit"
         with self._budget.share() as share:
-            last, data = await receive_upload(request_iterator, _dense_of, limit, knob, share)
+            last, data = await receive_upload(request_iterator, _dense_of, limit, remedy, share)
             await self._threads.write(self._tables.get(last.table).put_dense, data, last.epoch)
         return ps_pb2.PutDenseResponse(bytes=len(data))
 
@@ -143,15 +146,14 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self, request: ps_pb2.GetDenseRequest, context: Context
     ) -> AsyncIterator[ps_pb2.GetDenseResponse]:
         blobs = self._tables.get(request.table).blobs
-        if request.checkpoint:
-            data = await self._threads.read(blobs.get_part, request.checkpoint, DENSE_PART)
-        else:
-            data = await self._threads.read(blobs.get_dense)
-        if data is None:
+        stored = part_of(blobs, request.checkpoint, DENSE_PART) if request.checkpoint else iter([blobs.get_dense()])
+        if (data := await self._threads.read(next, stored, None)) is None:
             where = f" at checkpoint {request.checkpoint}" if request.checkpoint else " yet; PutDense stores them"
             raise NotFound(f"table {request.table!r} has no dense parameters{where}")
-        for piece, _ in pieces(data):
-            yield ps_pb2.GetDenseResponse(data=piece)
+        while data is not None:
+            for piece, _ in pieces(data):
+                yield ps_pb2.GetDenseResponse(data=piece)
+            data = await self._threads.read(next, stored, None)
 
     # Checkpoints (docs/recovery-protocol.md).
 
@@ -169,9 +171,9 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
     async def PutPart(
         self, request_iterator: AsyncIterator[ps_pb2.PutPartRequest], context: Context
     ) -> ps_pb2.PutPartResponse:
-        limit, knob = self._settings.max_part_bytes, self._settings.variable("max_part_bytes")
+        chunks = _allowed_parts(request_iterator)
         with self._budget.share() as share:
-            last, data = await receive_upload(_allowed_parts(request_iterator), _part_of, limit, knob, share)
+            last, data = await receive_upload(chunks, _part_of, PIECE_BYTES, _LONGER_PART, share)
             history = self._tables.get(last.table).history
         await self._threads.write(history.put_part, last.checkpoint, last.name, data, last.epoch)
         return ps_pb2.PutPartResponse(bytes=len(data))
@@ -280,7 +282,7 @@ def _check_part(name: str) -> None:
     if not _PART_NAME.fullmatch(name):
         raise InvalidArgument(f"part name {name!r} must match {_PART_NAME.pattern}")
     caller = present_caller()
-    if name not in PARTS_OF_WORKERS and Role.DISPATCHER not in caller.roles:
+    if name.partition("-")[0] not in PARTS_OF_WORKERS and Role.DISPATCHER not in caller.roles:
         raise PermissionDenied(
             f"only the dispatcher stores and reads part {name!r} of a checkpoint, and {caller.identity} has the roles "
             f"{', '.join(sorted(caller.roles))}; workers store and read {', '.join(sorted(PARTS_OF_WORKERS))}"

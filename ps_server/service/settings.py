@@ -40,11 +40,11 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
     pull_wait_seconds: float = Field(
         120.0, gt=0, description="longest wait for a version of a row, if the frame does not ask for less"
     )
-    max_dense_bytes: Size = Field(256 * 2**20, ge=1, description="largest dense parameters, in bytes")
-    max_part_bytes: Size = Field(
-        512 * 2**20,
+    max_dense_bytes: Size = Field(
+        4 * 2**30,
         ge=1,
-        description="largest part of a checkpoint, in bytes; the dispatcher's state needs about 50 bytes per row",
+        description="largest dense parameters of a model, in bytes, without the state of their optimizer; a job whose "
+        "model is larger is refused at its start",
     )
     max_waiting_bytes: Size = Field(
         512 * 2**20,

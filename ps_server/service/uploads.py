@@ -15,7 +15,7 @@ C = TypeVar("C", ps_pb2.PutDenseRequest, ps_pb2.PutPartRequest)
 
 
 async def receive_upload(
-    chunks: AsyncIterator[C], subject: Callable[[C], str], limit: int, knob: str, share: Share
+    chunks: AsyncIterator[C], subject: Callable[[C], str], limit: int, remedy: str, share: Share
 ) -> tuple[C, bytes]:
     """Receives one upload; returns its last chunk, which names the upload, and the joined pieces.
 
@@ -23,7 +23,7 @@ async def receive_upload(
         chunks: the chunks, in the order of their arrival.
         subject: describes the destination of a chunk; the description must be the same for all chunks of an upload.
         limit: the most bytes of an upload.
-        knob: the setting that raises the limit, for the error.
+        remedy: what to do about a longer upload, for the error.
         share: the share of the memory budget that the upload uses.
 
     Raises:
@@ -42,7 +42,7 @@ async def receive_upload(
         latest = chunk
         data += chunk.data
         if len(data) > limit:
-            raise ResourceExhausted(f"the upload has more than {limit} bytes; {knob} sets the limit")
+            raise ResourceExhausted(f"the upload has more than {limit} bytes; {remedy}")
         share.take(_COPIES * len(chunk.data))
     if latest is None or not latest.last:
         raise InvalidArgument(f"the upload ended after {len(data)} bytes without its last chunk; nothing is stored")

@@ -16,7 +16,7 @@ from esd.services.domain.plans import PlanMessage
 from esd.services.domain.reports import IterationReport, Lease, Report, WorkerPhase
 from esd.services.runtime.retry import AWAY, Backoff
 from esd.services.runtime.status import domain_errors, error_of
-from esd.services.wire.attend import Response, decode_response, encode_attendance
+from esd.services.wire.attend import Joined, Response, decode_response, encode_attendance
 
 # Longest wait of a report, by the times of the latest iterations: far less than the delay after which the dispatcher
 # calls a worker slow (dispatcher/service/state/stragglers.py).
@@ -176,9 +176,11 @@ class Attendance:
         writing = asyncio.create_task(self._write(call), name="attend_write")
         try:
             with domain_errors():
+                joined = Joined()
                 async for data in call:
                     backoff.reset()
-                    self._receive(decode_response(data))
+                    if (message := joined.add(data)) is not None:
+                        self._receive(decode_response(message))
                     if self._position.must_reopen():
                         return
             if not self._position.ended:

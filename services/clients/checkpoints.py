@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from esd.protos import ps_pb2
 from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.domain.batches import LogEntry
+from esd.services.domain.parts import is_last, piece_name, pieces
 from esd.services.domain.tables import TableSpec
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.status import domain_errors
@@ -97,18 +98,26 @@ class CheckpointClient:
             await self._server.stub.Cut(request, timeout=self._server.timeout)
 
     async def put_part(self, checkpoint: int, name: str, data: bytes, *, epoch: int) -> int:
-        """Stores a named part of a checkpoint that is made in `epoch`, and returns its bytes."""
-        chunks = part_chunks(self._table.name, checkpoint, name, data, self._server.traffic.chunk_bytes, epoch=epoch)
-        return await self._server.upload(self._server.stub.PutPart, chunks, len(data))
+        """Stores a named part of a checkpoint that is made in `epoch`, of any size, and returns its bytes."""
+        table, size = self._table.name, self._server.traffic.chunk_bytes
+        stored = 0
+        for piece, content in pieces(name, data):
+            chunks = part_chunks(table, checkpoint, piece, content, size, epoch=epoch)
+            stored += await self._server.upload(self._server.stub.PutPart, chunks, len(content))
+        return stored
 
     async def get_part(self, checkpoint: int, name: str, *, within: float | None = None) -> bytes:
-        """Reads a part of a checkpoint, for which only `within` sets a deadline, in seconds.
+        """Reads a part of a checkpoint, where only `within` sets a deadline, in seconds for each 64 MiB.
 
         Raises:
-            NotFound: the checkpoint has no such part.
+            NotFound: the checkpoint has no such part, or lacks a piece of it.
         """
-        request = ps_pb2.GetPartRequest(table=self._table.name, checkpoint=checkpoint, name=name)
-        return await self._server.download(self._server.stub.GetPart(request, timeout=within))
+        found: list[bytes] = []
+        while not found or not is_last(found[-1]):
+            piece = piece_name(name, len(found))
+            request = ps_pb2.GetPartRequest(table=self._table.name, checkpoint=checkpoint, name=piece)
+            found.append(await self._server.download(self._server.stub.GetPart(request, timeout=within)))
+        return found[0] if len(found) == 1 else b"".join(found)
 
     async def save(self, checkpoint: int, *, epoch: int) -> tuple[int, int]:
         """Makes the server's share of a complete cut as durable as its store can.

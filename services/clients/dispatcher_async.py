@@ -32,7 +32,7 @@ from esd.services.runtime.retry import AWAY, repeated
 from esd.services.runtime.security import PLAINTEXT, Credentials
 from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 from esd.services.runtime.status import domain_errors
-from esd.services.wire.batches import encode_batch
+from esd.services.wire.batches import encode_batch, in_messages
 from esd.services.wire.hybrid import decode_result, encode_problem
 from esd.services.wire.jobs import decode_columns, encode_job
 from esd.services.wire.reports import LONGEST_WAIT_SECONDS, decode_lease, encode_registration
@@ -169,9 +169,10 @@ class AsyncDispatcherClient:
                 async for batch in read_ahead(stream_from(position)):
                     if not isinstance(batch, SampleBatch):
                         raise InvalidArgument(f"the stream has a {type(batch).__name__}, expected esd.SampleBatch")
-                    message = encode_batch(batch if columns is None else batch.arranged(columns))
-                    answer = await _exchange(call, pb.SubmitRequest(batch=message, position=position))
-                    position = int(answer.samples)
+                    arranged = batch if columns is None else batch.arranged(columns)
+                    for part in in_messages(arranged, position, int(opened.longest_batch)):
+                        request = pb.SubmitRequest(batch=encode_batch(part), position=position)
+                        position = int((await _exchange(call, request)).samples)
                 ended = await _exchange(call, pb.SubmitRequest(end=True))
                 await call.code()  # lets the call end in order
                 return int(ended.samples)

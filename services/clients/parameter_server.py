@@ -60,6 +60,7 @@ class ParameterServerConnection:
         traffic: as above.
         timeout: as above.
         claimant: identifies this connection as one dispatcher where it begins epochs.
+        max_dense_bytes: the most bytes of dense parameters that the server stores; known when a table is created.
 
     Example:
         >>> table = esd.TableSpec("items", dimension=16, optimizer=esd.OptimizerSpec(), seed=0, init_scale=0.01)
@@ -85,6 +86,7 @@ class ParameterServerConnection:
         self.timeout = timeout
         self.traffic = traffic or Traffic()
         self.claimant = new_claimant()
+        self.max_dense_bytes = 0
         self._listed = listed or (0, 0)
         self.channel = channel(address, max_message_bytes, credentials=credentials, caller=caller)
         self.stub: Any = ps_pb2_grpc.ParameterServerStub(ReadableAnswers(self.channel))  # type: ignore[no-untyped-call]
@@ -123,7 +125,9 @@ class ParameterServerConnection:
             table=encode_table(table), to_train=to_train, shard=shard, shards=shards, claimant=claimant
         )
         with domain_errors():
-            return bool((await self.stub.CreateTable(request, timeout=self.timeout)).created)
+            answer = await self.stub.CreateTable(request, timeout=self.timeout)
+        self.max_dense_bytes = int(answer.max_dense_bytes)
+        return bool(answer.created)
 
     async def describe(self) -> ps_pb2.DescribeServerResponse:
         """Returns the state of the server and all its tables, as the contract has it."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from esd.services.domain.columns import Order, SampleColumns, arrangement
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.features import Feature, Pooling
+from esd.services.domain.features import MAX_SAMPLE_IDS, Feature, Pooling
 from esd.services.domain.ids import in_table, table_of
 
 T = TypeVar("T", bound=np.generic)
@@ -21,7 +21,7 @@ _ARRAYS: dict[str, tuple[type[np.generic], int]] = {
     "ids": (np.uint64, 1),
     "labels": (np.float32, 2),
     "dense": (np.float32, 2),
-    "lengths": (np.uint16, 2),
+    "lengths": (np.uint32, 2),
     "weights": (np.float32, 1),
     "groups": (np.uint64, 1),
 }
@@ -36,7 +36,7 @@ class SampleBatch:
         ids: uint64 [N], the embedding row ids: sample by sample, and in each sample feature by feature.
         dense: float32 [k, d].
         labels: float32 [k, L].
-        lengths: uint16 [k, F], number of ids of each feature in each sample; None: exactly one of each, so N = k F.
+        lengths: uint32 [k, F], number of ids of each feature in each sample; None: exactly one of each, so N = k F.
         weights: float32 [k], factor of each sample's loss; None: 1.
         groups: uint64 [k], group of each sample, such as its user; None: samples have no groups.
         columns: the names of features, dense features and labels, by which a job or a model takes the samples; None:
@@ -56,7 +56,7 @@ class SampleBatch:
         The same with a list as second feature, of two ids in the first sample and none in the second:
 
         >>> lists = esd.SampleBatch(
-        ...     np.array([11, 21, 22, 12], np.uint64), batch.dense, batch.labels, np.array([[1, 2], [1, 0]], np.uint16)
+        ...     np.array([11, 21, 22, 12], np.uint64), batch.dense, batch.labels, np.array([[1, 2], [1, 0]], np.uint32)
         ... )
         >>> lists.ids_of_feature(1).tolist()
         [21, 22]
@@ -65,7 +65,7 @@ class SampleBatch:
     ids: NDArray[np.uint64]
     dense: NDArray[np.float32]
     labels: NDArray[np.float32]
-    lengths: NDArray[np.uint16] | None = None
+    lengths: NDArray[np.uint32] | None = None
     weights: NDArray[np.float32] | None = None
     groups: NDArray[np.uint64] | None = None
     columns: SampleColumns | None = None
@@ -122,7 +122,20 @@ class SampleBatch:
         return begins
 
     @property
-    def id_columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint16] | None]:
+    def sizes(self) -> NDArray[np.int64]:
+        """The bytes of each sample, int64 [k]: of its ids, features, labels, lengths, weight and group."""
+        columns = (self.dense, self.labels, self.lengths, self.weights, self.groups)
+        fixed = sum(each.nbytes // max(1, len(self)) for each in columns if each is not None)
+        return np.diff(self.begins) * self.ids.itemsize + fixed
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all samples."""
+        columns = (self.ids, self.dense, self.labels, self.lengths, self.weights, self.groups)
+        return sum(each.nbytes for each in columns if each is not None)
+
+    @property
+    def id_columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32] | None]:
         """The ids in the form of the engine: [k, F] and None, or [N] and their lengths; C-contiguous."""
         if self.lengths is None:
             return np.ascontiguousarray(self.by_field), None
@@ -161,7 +174,7 @@ class SampleBatch:
         """
         lengths = weights = groups = None
         if any(batch.lengths is not None for batch in batches):
-            ones = [np.ones((len(batch), batch.fields), np.uint16) for batch in batches]
+            ones = [np.ones((len(batch), batch.fields), np.uint32) for batch in batches]
             found = [one if batch.lengths is None else batch.lengths for batch, one in zip(batches, ones, strict=True)]
             lengths = np.concatenate([each for each in found if len(each)] or found[:1])
         if any(batch.weights is not None for batch in batches):
@@ -218,7 +231,7 @@ class SampleBatch:
             return moved
         return replace(moved, ids=in_table(moved.ids, moved.of_ids(moves.tables.astype(np.uint64))))
 
-    def _with_features(self, order: Order) -> tuple[NDArray[np.uint64], NDArray[np.uint16] | None]:
+    def _with_features(self, order: Order) -> tuple[NDArray[np.uint64], NDArray[np.uint32] | None]:
         """Returns ids and lengths with the features in another order, int [F]."""
         if self.lengths is None:
             return self.by_field[:, order].reshape(-1), None
@@ -276,8 +289,8 @@ class SampleBatch:
             self._check_tables(features)
         if self.lengths is None:
             return
-        least = np.array([feature.pooling is Pooling.ONE for feature in features], np.uint16)
-        most = np.array([feature.max_length for feature in features], np.uint16)
+        least = np.array([feature.pooling is Pooling.ONE for feature in features], np.uint32)
+        most = np.array([feature.max_length for feature in features], np.uint32)
         wrong = (self.lengths < least) | (self.lengths > most)
         if wrong.any():
             sample, at = (int(each) for each in np.argwhere(wrong)[0])
@@ -285,6 +298,12 @@ class SampleBatch:
             allowed = "exactly one" if feature.pooling is Pooling.ONE else f"at most {feature.max_length}"
             raise InvalidArgument(
                 f"sample {sample} has {self.lengths[sample, at]} ids of feature {feature.name!r}, it may have {allowed}"
+            )
+        together = np.diff(self.begins)
+        if (together > MAX_SAMPLE_IDS).any():
+            sample = int(np.argmax(together))
+            raise InvalidArgument(
+                f"sample {sample} has {together[sample]} ids of all features together, it may have {MAX_SAMPLE_IDS}"
             )
 
     def _check_tables(self, features: Sequence[Feature]) -> None:

@@ -10,7 +10,8 @@ from enum import Enum
 from esd.services.domain.errors import InvalidArgument
 
 MAX_FEATURES = 4096
-MAX_LENGTH = 65535  # lengths are uint16
+MAX_LENGTH = 2**20  # ids of one feature in one sample
+MAX_SAMPLE_IDS = 2**21  # of all features together: 16 MiB of ids, the default length of a request
 _LONGEST_NAME = 256  # characters
 
 
@@ -36,7 +37,7 @@ class Feature:
         name: unique among the job's features, 1..256 characters.
         table: number of its table.
         pooling: the form in which a model receives its rows.
-        max_length: the most ids of it that a sample may have, 1..65,535; 1 with pooling ONE.
+        max_length: the most ids of it that a sample may have, 1..1,048,576; 1 with pooling ONE.
         key: the name by which its values are hashed, where it differs from `name`, such as the name of a shared table;
             empty: its own name.
 
@@ -106,9 +107,6 @@ def check_features(features: tuple[Feature, ...], tables: int) -> None:
     """Raises InvalidArgument unless these are valid features of a job with this many tables."""
     if not 1 <= len(features) <= MAX_FEATURES:
         raise InvalidArgument(f"the job has {len(features)} features, it must have 1..{MAX_FEATURES}")
-    most = sum(feature.max_length for feature in features)
-    if most > MAX_LENGTH:
-        raise InvalidArgument(f"a sample may have {most} ids of all features together, the limit is {MAX_LENGTH}")
     name, times = Counter(feature.name for feature in features).most_common(1)[0]
     if times > 1:
         raise InvalidArgument(f"two features are named {name!r}")

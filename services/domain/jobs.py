@@ -104,6 +104,8 @@ class DispatchOptions:
         window: iterations that may be planned ahead of the slowest worker, >= 1.
         checkpoint_every: iterations between checkpoints; 0: `checkpoint_seconds` alone decides.
         checkpoint_seconds: longest time between checkpoints; 0: `checkpoint_every` alone decides. Both 0: none.
+        checkpoint_bytes: bytes of samples after which a job that takes checkpoints takes one early; 0: any number. The
+            dispatcher and the sample log hold the samples since the last checkpoint.
         checkpoints_kept: how many checkpoints can be gone back to, >= 1.
     """
 
@@ -121,6 +123,7 @@ class DispatchOptions:
     window: int
     checkpoint_every: int = 0
     checkpoint_seconds: float = 0.0
+    checkpoint_bytes: int = 0
     checkpoints_kept: int = 1
 
     def __post_init__(self) -> None:
@@ -129,6 +132,7 @@ class DispatchOptions:
         _check_range("budget_seconds", self.budget_seconds, 0)
         _check_range("checkpoint_every", self.checkpoint_every, 0, _MOST_32)
         _check_range("checkpoint_seconds", self.checkpoint_seconds, 0)
+        _check_range("checkpoint_bytes", self.checkpoint_bytes, 0, _MOST_64)
         _check_range("checkpoints_kept", self.checkpoints_kept, 1, _MOST_32)
         check_options(self.mechanism, self.mechanism_options)
         if self.auto_budget and self.budget_seconds:
@@ -286,7 +290,8 @@ class JobSpec(DispatchOptions):
         and its checkpoints are the same.
         """
         options = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
-        kept = {name: getattr(self, name) for name in ("sync", "dense_sum", "checkpoint_every", "checkpoint_seconds")}
+        names = ("sync", "dense_sum", "checkpoint_every", "checkpoint_seconds", "checkpoint_bytes")
+        kept = {name: getattr(self, name) for name in names}
         return replace(self, mechanism=mechanism, **options | kept)
 
     @property

@@ -230,7 +230,7 @@ class IterationPlan:
             member has the parameter servers remove them.
         forgotten_below: the version with which later lives begin (esd.services.domain.versions).
         discards: copies of forgotten rows here; their slots are empty afterwards, and their gradients are lost.
-        lengths: uint16 [m, F], number of ids of each feature of each sample; None: one of each, so N = m F.
+        lengths: uint32 [m, F], number of ids of each feature of each sample; None: one of each, so N = m F.
         weights: float32 [m], the factor of each sample's loss; None: 1.
         groups: uint64 [m], the group of each sample; None: unknown.
         reduced: uint32 [h], places among the unique ids, ascending, of the rows that all workers train by the sum of
@@ -273,7 +273,7 @@ class IterationPlan:
     forgotten: NDArray[np.uint64]
     forgotten_below: int
     discards: Transfers
-    lengths: NDArray[np.uint16] | None = None
+    lengths: NDArray[np.uint32] | None = None
     weights: NDArray[np.float32] | None = None
     groups: NDArray[np.uint64] | None = None
     reduced: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))

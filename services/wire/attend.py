@@ -1,13 +1,12 @@
 """Messages of the stream between a worker and the dispatcher (protos/dispatcher.proto, Attend), in both directions.
 
 gRPC passes them as bytes, so that the dispatcher can refuse a malformed message without ending the stream, and each
-plan
-is encoded only once, in the planner's thread.
+plan is encoded only once, in the planner's thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from esd.protos import common_pb2
@@ -28,6 +27,10 @@ from esd.services.wire.reports import (
     encode_iteration_report,
     encode_phase,
 )
+
+PIECE_BYTES = 8 << 20  # far below the default limit of an answer (max_message_bytes), and long enough for full speed
+_PIECE_OVERHEAD = 64  # bytes of a message besides the piece that it has
+_PIECE_TAG = b"\x42"  # the first byte of a message with a piece: field 8, of a length
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,48 @@ def encode_answer(received: int, refusals: Sequence[Refusal]) -> bytes:
         for each in refusals
     ]
     return pb.AttendResponse(received=received, refusals=encoded).SerializeToString()
+
+
+def in_pieces(message: bytes, longest: int) -> Iterator[bytes]:
+    """Yields a message of the dispatcher as it is, or a long one as messages that each have a piece of it.
+
+    Args:
+        message: the encoded message.
+        longest: the most bytes of a message that the worker accepts.
+    """
+    size = min(PIECE_BYTES, longest - _PIECE_OVERHEAD)
+    if len(message) <= size:
+        yield message
+        return
+    for start in range(0, len(message), size):
+        data = message[start : start + size]
+        piece = pb.Piece(data=data, left=len(message) - start - len(data))
+        yield pb.AttendResponse(piece=piece).SerializeToString()
+
+
+class Joined:
+    """The pieces of a long message of the dispatcher, until it is complete."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def add(self, data: bytes) -> bytes | None:
+        """Returns a message of the dispatcher that is complete with these bytes; None if more pieces follow.
+
+        Raises:
+            InvalidArgument: the bytes are no message, or not the next piece of one.
+        """
+        if data[:1] != _PIECE_TAG:
+            if self._pieces:
+                raise InvalidArgument(f"a message follows {len(self._pieces)} pieces of one that is not complete")
+            return data
+        piece = parse(pb.AttendResponse, data).piece
+        self._pieces.append(piece.data)
+        if piece.left:
+            return None
+        whole = b"".join(self._pieces)
+        self._pieces.clear()
+        return whole
 
 
 def decode_response(data: bytes) -> Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,36 @@ from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.batches import LogEntry, SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.wire.arrays import decode_array, encode_array
+
+MESSAGE_BYTES = 4 << 20  # of the samples in one message: far below any limit, and long enough for full speed
+OVERHEAD_BYTES = 4096  # of the messages around a batch: names of job and table, numbers, tags
+
+
+def in_messages(batch: SampleBatch, first: int, longest: int) -> Iterator[SampleBatch]:
+    """Yields a batch in parts whose messages have at most 4 MiB of samples, or one sample.
+
+    Args:
+        batch: the samples.
+        first: the number of samples of the stream before it, for errors.
+        longest: the bytes of samples that the receiver accepts in one message.
+
+    Raises:
+        InvalidArgument: one sample is longer than that, or an array of the batch has a wrong dtype or shape.
+    """
+    batch.check_arrays()
+    ends = np.cumsum(batch.sizes)
+    limit, start, sent = min(MESSAGE_BYTES, longest), 0, 0
+    while start < len(batch):
+        end = max(start + 1, int(np.searchsorted(ends, sent + limit, side="right")))
+        if (size := int(ends[end - 1]) - sent) > longest:
+            ids, dense = int(np.diff(batch.begins)[start]), batch.dense.shape[1]
+            raise InvalidArgument(
+                f"sample {first + start} of the stream has {size} bytes ({ids} ids, {dense} dense features), and a "
+                f"message has room for {longest} bytes of samples (ESD_DISPATCHER_MAX_REQUEST_BYTES, and "
+                "ESD_PS_MAX_REQUEST_BYTES for the sample log)"
+            )
+        yield batch[start:end]
+        start, sent = end, int(ends[end - 1])
 
 
 def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:
@@ -26,7 +58,7 @@ def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:
         dense=encode_array(batch.dense, np.float32, "dense"),
         labels=encode_array(batch.labels, np.float32, "labels"),
         labels_per_sample=0 if batch.labels.shape[1] == 1 else batch.labels.shape[1],
-        lengths=b"" if batch.lengths is None else encode_array(batch.lengths, np.uint16, "lengths"),
+        lengths=b"" if batch.lengths is None else encode_array(batch.lengths, np.uint32, "lengths"),
         weights=b"" if batch.weights is None else encode_array(batch.weights, np.float32, "weights"),
         groups=b"" if batch.groups is None else encode_array(batch.groups, np.uint64, "groups"),
     )
@@ -44,10 +76,10 @@ def decode_batch(message: common_pb2.SampleBatch) -> SampleBatch:
     k, fields, labels = message.samples, message.fields, message.labels_per_sample or 1
     if fields < 1:
         raise InvalidArgument("fields is 0, a sample needs at least one feature of ids")
-    lengths: NDArray[np.uint16] | None = None
+    lengths: NDArray[np.uint32] | None = None
     ids = k * fields
     if message.lengths:
-        lengths = decode_array(message.lengths, np.uint16, (k, fields), "lengths")
+        lengths = decode_array(message.lengths, np.uint32, (k, fields), "lengths")
         ids = int(lengths.sum(dtype=np.int64))
     batch = SampleBatch(
         ids=decode_array(message.ids, np.uint64, (ids,), "ids"),

@@ -203,7 +203,7 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
     _check_contributors(contributors, "unique_contributors")
     positions = _unpack(message.positions, np.uint32, "positions", m)
     _check_below(positions, message.batch_size, "positions", "batch_size")
-    lengths: NDArray[np.uint16] | None = None
+    lengths: NDArray[np.uint32] | None = None
     ids = _check_ids(m * fields)
     if message.lengths:
         lengths = _decode_lengths(message.lengths, m, fields)
@@ -240,10 +240,10 @@ def _check_ids(ids: int) -> int:
     return ids
 
 
-def _decode_lengths(data: bytes, samples: int, fields: int) -> NDArray[np.uint16]:
+def _decode_lengths(data: bytes, samples: int, fields: int) -> NDArray[np.uint32]:
     lengths = _unpack(data, np.uint32, "lengths", samples * fields)
     _check_below(lengths, MAX_LENGTH + 1, "lengths", "the limit of a feature plus 1")
-    return lengths.astype(np.uint16).reshape(samples, fields)
+    return lengths.reshape(samples, fields)
 
 
 def _decode_reduced(data: bytes, contributors: NDArray[np.uint64]) -> NDArray[np.uint32]:

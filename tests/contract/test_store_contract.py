@@ -146,6 +146,12 @@ def test_dense_parameters_are_replaced_whole(table):
     assert table.blobs.get_dense() is None
     table.blobs.put_dense(bytes(range(256)) * 9000)
     assert table.blobs.get_dense() == bytes(range(256)) * 9000
+    long = bytes(range(256)) * (2**18 + 1)  # longer than a piece, of which a long one is made in Redis
+    table.blobs.put_dense(long)
+    assert table.blobs.get_dense() == long
+    assert table.blobs.checkpoints() == set()
+    table.blobs.put_dense(long[: 2**26])
+    assert table.blobs.get_dense() == long[: 2**26]
     table.blobs.put_dense(b"")
     assert table.blobs.get_dense() == b""
 

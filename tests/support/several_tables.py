@@ -46,7 +46,7 @@ class TabledFlights(DerivedDataset):
         return self._source.fingerprint
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        lengths = np.array([[1] * len(self._others) + [2]], np.uint16)
+        lengths = np.array([[1] * len(self._others) + [2]], np.uint32)
         of_features = np.array([feature.table for feature in self.features], np.uint64)
         for batch in self._source:
             ids = batch.by_field[:, [*self._others, *self._airports]].reshape(-1)

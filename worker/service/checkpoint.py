@@ -9,7 +9,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TypeVar
 
-from esd.services.domain.errors import FailedPrecondition, StorageUnwritable
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, StorageUnwritable
 from esd.services.domain.plans import FlushPlan, Membership, Reload
 from esd.services.domain.reports import FlushReport
 from esd.services.runtime.retry import repeated
@@ -53,6 +53,19 @@ class WorkerCheckpoints:
         self._report = report
         self._storage_timeout = storage_timeout
         self._stored = 0, ""  # the checkpoint to which nothing is to be added, and the checksum of what was
+
+    def check_model_fits(self) -> None:
+        """Refuses a model that the first server would not store at the end of the stream.
+
+        Raises:
+            InvalidArgument: the model has more bytes than the server stores.
+        """
+        size, most = self._dense.model_bytes, self._mover.servers.max_dense_bytes
+        if size > most:
+            raise InvalidArgument(
+                f"the dense parameters of the model have {size} bytes, and the parameter server stores {most} "
+                "(ESD_PS_MAX_DENSE_BYTES)"
+            )
 
     async def go_back(self, reload: Reload, book: CacheBook) -> None:
         """Restores cached rows, dense parameters and their optimizer as of a checkpoint.

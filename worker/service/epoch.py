@@ -145,6 +145,7 @@ class WorkerEpoch:
             mover = RowMover(tables, servers, peers, moves, membership)
             report = self._attendance.report
             checkpoints = WorkerCheckpoints(membership, mover, dense, caller, report, settings.storage_timeout)
+            checkpoints.check_model_fits()
             if membership.iteration:
                 await checkpoints.go_back(await _expect(Reload, messages), book)
             else:

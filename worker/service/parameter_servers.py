@@ -78,6 +78,11 @@ class ParameterServers:
         for table in self.tables:
             await table.create(claimant)
 
+    @property
+    def max_dense_bytes(self) -> int:
+        """The most bytes of dense parameters that the first server stores; known when the tables are created."""
+        return self._connections[0].max_dense_bytes
+
     async def join_sums(self, members: WorkerSet, patience: float) -> SumClient:
         """Opens the streams on which the servers sum vectors over all members; returns when all have come.
 

@@ -17,6 +17,8 @@ from esd.worker.training.reducer import DenseReducer
 from esd.worker.training.shared_buffers import SharedBuffers
 from esd.worker.training.summed_gradients import SummedGradients
 
+_ENTRY_BYTES = 1024  # of an array in a .npz file besides its values and twice its name
+
 
 class ParametersOptimizer(Protocol):
     """Trains dense parameters by their gradients; `SummedGradients` has both."""
@@ -96,6 +98,14 @@ class DenseParameters:
     def close(self) -> None:
         """Leaves the model alone: it is trained in another epoch."""
         self._buckets.close()
+
+    @property
+    def model_bytes(self) -> int:
+        """An upper bound of the bytes of `to_npz`."""
+        kept = self.named | self._kept_buffers()
+        return sum(
+            values.numel() * values.element_size() + _ENTRY_BYTES + 2 * len(name) for name, values in kept.items()
+        )
 
     def to_npz(self) -> bytes:
         """Returns all parameters and buffers by name, in numpy's .npz format."""

@@ -26,13 +26,13 @@ class Embedder:
         numbered = list(enumerate(features))
         self._numbers = [[at for at, feature in numbered if feature.table == table] for table in range(tables)]
 
-    def __call__(self, rows: Sequence[Tensor], lengths: NDArray[np.uint16] | None) -> Mapping[str, Tensor | Jagged]:
+    def __call__(self, rows: Sequence[Tensor], lengths: NDArray[np.uint32] | None) -> Mapping[str, Tensor | Jagged]:
         """Returns the embeddings of m samples by the name of the feature, in the order of the features.
 
         Args:
             rows: by table, float32 [N_t, D_t], the rows of all ids of its features: by sample, and within a sample by
                 feature.
-            lengths: uint16 [m, F], number of ids of each feature in each sample; None: exactly one of each.
+            lengths: uint32 [m, F], number of ids of each feature in each sample; None: exactly one of each.
         """
         if len(rows) == 1:
             return embed(rows[0], lengths, self._features)

@@ -15,13 +15,13 @@ from esd.worker.models.inputs import Jagged, StackedEmbeddings
 
 
 def embed(
-    rows: Tensor, lengths: NDArray[np.uint16] | None, features: Sequence[Feature]
+    rows: Tensor, lengths: NDArray[np.uint32] | None, features: Sequence[Feature]
 ) -> Mapping[str, Tensor | Jagged]:
     """Makes the embeddings of m samples from their rows; differentiable, and with a fixed order of summation.
 
     Args:
         rows: float32 [N, D], the rows of all ids: by sample, and within a sample by feature.
-        lengths: uint16 [m, F], number of ids of each feature in each sample; None: exactly one of each.
+        lengths: uint32 [m, F], number of ids of each feature in each sample; None: exactly one of each.
         features: the F features.
 
     Returns:
@@ -33,7 +33,7 @@ def embed(
     if all(feature.pooling is not Pooling.LIST for feature in features):
         return StackedEmbeddings(names, stacked)
     if lengths is None:
-        lengths = np.ones(stacked.shape[:2], np.uint16)
+        lengths = np.ones(stacked.shape[:2], np.uint32)
     embeddings: dict[str, Tensor | Jagged] = dict(zip(names, stacked.unbind(1), strict=True))
     for field, feature in enumerate(features):
         if feature.pooling is Pooling.LIST:
@@ -41,7 +41,7 @@ def embed(
     return embeddings
 
 
-def _pooled(rows: Tensor, lengths: NDArray[np.uint16], features: Sequence[Feature]) -> Tensor:
+def _pooled(rows: Tensor, lengths: NDArray[np.uint32], features: Sequence[Feature]) -> Tensor:
     """Sums, or averages, the rows of each feature of each sample: [m, F, D]; zeros without rows."""
     counts = torch.from_numpy(lengths.astype(np.int64)).to(rows.device)
     sums = torch.segment_reduce(rows, "sum", lengths=counts.reshape(-1), unsafe=True, initial=0)
@@ -50,7 +50,7 @@ def _pooled(rows: Tensor, lengths: NDArray[np.uint16], features: Sequence[Featur
     return pooled
 
 
-def _sequences(rows: Tensor, lengths: NDArray[np.uint16], field: int) -> Jagged:
+def _sequences(rows: Tensor, lengths: NDArray[np.uint32], field: int) -> Jagged:
     ends = np.cumsum(lengths.reshape(-1), dtype=np.int64).reshape(lengths.shape)[:, field]
     counts = lengths[:, field].astype(np.int64)
     places = np.arange(max(1, counts.max(initial=0)))

@@ -116,7 +116,7 @@ def _affinity_of_others(problem: DispatchInput, later: SampleBatch, others: NDAr
     """
     places = np.arange(len(later) * later.fields)  # of each list of ids
     lists = places if later.lengths is None else np.repeat(places, later.lengths.reshape(-1))
-    lengths = np.bincount(lists[others], minlength=len(places)).astype(np.uint16).reshape(len(later), later.fields)
+    lengths = np.bincount(lists[others], minlength=len(places)).astype(np.uint32).reshape(len(later), later.fields)
     problem.engine.prepare(np.ascontiguousarray(later.ids[others]), lengths)
     scores = problem.engine.affinity()
     problem.engine.prepare(*problem.batch.id_columns)

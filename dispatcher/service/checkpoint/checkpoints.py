@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from esd.dispatcher.core.checkpoint_schedule import CheckpointSchedule
 from esd.dispatcher.core.learned import Snapshot
-from esd.dispatcher.service.checkpoint.pieces import join, pieces
 from esd.dispatcher.service.checkpoint.servers import CheckpointStore
 from esd.dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
 from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError, FailedPrecondition, StaleEpoch, StorageUnwritable
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import FlushReport
@@ -99,7 +99,9 @@ class Checkpoints:
         self.durable = durable
         self.failures: list[tuple[float, Exception]] = []
         self._job = job
-        self._schedule = CheckpointSchedule(job.checkpoint_every, job.checkpoint_seconds, first=job.first_iteration)
+        self._schedule = CheckpointSchedule(
+            job.checkpoint_every, job.checkpoint_seconds, job.checkpoint_bytes, first=job.first_iteration
+        )
         # The committed checkpoint, and later ones whose commit failed here: the server may have committed those all the
         # same, if only its answer was lost.
         self._made = [latest]
@@ -114,6 +116,10 @@ class Checkpoints:
     def due(self, iteration: int) -> bool:
         """Returns whether a checkpoint must be taken before this iteration."""
         return self._schedule.due(iteration, time.monotonic())
+
+    def planned(self, samples: SampleBatch) -> None:
+        """Counts the samples of an iteration among those that the next checkpoint covers."""
+        self._schedule.add(samples.nbytes)
 
     def seconds_left(self, iteration: int) -> float:
         """Returns the seconds until a checkpoint before this iteration is due by time; infinite if it never is."""
@@ -231,7 +237,7 @@ class Checkpoints:
         await self.store.with_room(lambda: self.store.restore(self.latest.iteration, self.epoch))
         if not self.latest.iteration:
             return RestoredCheckpoint(self.latest, self.epoch, None, None)
-        engine = await join("engine", self.latest.has_part, self.read_part)
+        engine = await self.read_part("engine")
         if self.latest.iteration == self._job.first_iteration:  # an earlier job's figures do not count here
             return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine), None)
         progress = await self.read_part("progress")
@@ -302,7 +308,8 @@ class Checkpoints:
             _log.warning("the sample log could not be trimmed: %s", error)
 
     async def _write(self, pending: PendingCheckpoint, epoch: int) -> None:
-        parts = pieces("engine", pending.planner.engine) | {
+        parts = {
+            "engine": pending.planner.engine,
             "learned": pending.planner.learned,
             "progress": pending.progress,
             "feedback": pending.feedback,

@@ -18,7 +18,7 @@ from esd.dispatcher.service.run.reports import take_in
 from esd.dispatcher.service.state import job_metrics
 from esd.services.domain.errors import EsdError, InvalidArgument
 from esd.services.runtime.status import status_of
-from esd.services.wire.attend import Attendance, Refusal, decode_request, encode_answer
+from esd.services.wire.attend import Attendance, Refusal, decode_request, encode_answer, in_pieces
 from esd.services.wire.exchange import sequence_of
 
 _ANSWER_SECONDS = 0.01  # how long an acknowledgement waits for a message to travel with
@@ -107,7 +107,8 @@ class _Stream:
             if message is not None or failure is not None or self._refusals or self._overdue:
                 answer = self._answer() + (message or b"")
                 if answer:
-                    yield answer
+                    for piece in in_pieces(answer, self._job.settings.max_message_bytes):
+                        yield piece
             if failure is not None:
                 raise failure
             if message is None:

@@ -89,6 +89,7 @@ class Job:
         self.samples = SampleQueue(
             spec.batch_size,
             settings.queued_batches * spec.batch_size,
+            settings.queued_bytes,
             start=start.samples,
             keep=checkpoints is not None,
         )

@@ -196,6 +196,8 @@ class _EpochPlanning:
         the measurements, which the decision log records, and never on the order in which reports arrive.
         """
         batch = self._batches.popleft()
+        if self._job.checkpoints is not None:
+            self._job.checkpoints.planned(batch)
         ids = BatchIds(*batch.id_columns)
         self._job.shadows.follow(iteration, batch, ids)
         feedback = self._job.feedback.take_through(iteration - self._job.spec.window)

@@ -125,7 +125,7 @@ class Submission:
         if known:
             batch = batch[known:]
             message = encode_batch(batch)
-        await self._lifecycle.wait_until(lambda: self._samples.has_room(len(batch)))
+        await self._lifecycle.wait_until(lambda: self._samples.has_room(batch))
         await self._log_and_put(batch, message)
 
     async def end(self) -> None:

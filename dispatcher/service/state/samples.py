@@ -11,31 +11,35 @@ from esd.services.domain.errors import FailedPrecondition
 class SampleQueue:
     """Accepted samples that are not planned yet, in stream order.
 
-    The queue holds at most `limit` samples. One batch may exceed the limit while the queue holds less than a global
-    batch, because the stream would stall if a large batch waited for a plan that cannot be made. Batches given to the
-    planner are kept until they are released, so that the stream can be rewound to a checkpoint.
+    The queue holds at most `limit` samples and `limit_bytes` bytes of them. Batches may exceed the limits while the
+    queue holds less than a global batch, because the stream would stall if a large batch waited for a plan that cannot
+    be made. Batches given to the planner are kept until they are released, so that the stream can be rewound to a
+    checkpoint.
 
     Args:
         batch_size: k, the samples of a global batch.
         limit: the largest number of waiting samples.
+        limit_bytes: the most bytes of waiting samples.
         start: the number of samples of the stream before this queue.
         keep: whether to keep the batches given to the planner.
 
     Attributes:
         taken: the number of samples of the stream accepted so far.
         pending: the number of accepted samples that are not planned yet.
+        pending_bytes: their bytes.
         closed: whether the stream has ended.
     """
 
-    def __init__(self, batch_size: int, limit: int, *, start: int = 0, keep: bool = False) -> None:
+    def __init__(self, batch_size: int, limit: int, limit_bytes: int, *, start: int = 0, keep: bool = False) -> None:
         self._batch_size = batch_size
         self._limit = limit
+        self._limit_bytes = limit_bytes
         self._batches: deque[SampleBatch] = deque()
         self._keep = keep
         self._given: deque[SampleBatch] = deque()
         self._given_from = start  # the position in the stream at which the first of `_given` begins
         self.taken = start
-        self.pending = 0
+        self.pending = self.pending_bytes = 0
         self.closed = False
 
     @property
@@ -53,9 +57,10 @@ class SampleQueue:
         """The number of samples of the stream given to the planner."""
         return self.taken - self.pending
 
-    def has_room(self, samples: int) -> bool:
-        """Returns whether the queue accepts a batch with this number of samples now."""
-        return self.pending < self._batch_size or self.pending + samples <= self._limit
+    def has_room(self, batch: SampleBatch) -> bool:
+        """Returns whether the queue accepts a batch now."""
+        fits = self.pending + len(batch) <= self._limit and self.pending_bytes + batch.nbytes <= self._limit_bytes
+        return self.pending < self._batch_size or fits
 
     def put(self, batch: SampleBatch) -> None:
         """Adds a batch of any size."""
@@ -63,6 +68,7 @@ class SampleQueue:
             self._batches.append(batch)
         self.taken += len(batch)
         self.pending += len(batch)
+        self.pending_bytes += batch.nbytes
 
     def close(self) -> None:
         """Ends the stream; the samples left over make the last, perhaps short, global batch."""
@@ -79,6 +85,7 @@ class SampleQueue:
             if len(batch) > missing:
                 self._batches.appendleft(batch[missing:])
             missing -= len(parts[-1])
+        self.pending_bytes -= sum(part.nbytes for part in parts)
         batch = parts[0] if len(parts) == 1 else SampleBatch.concatenate(parts)
         if self._keep:
             self._given.append(batch)
@@ -102,6 +109,7 @@ class SampleQueue:
                 f"{self.taken}; repeat the job, so that its client sends the samples again from there"
             )
         self.pending += sum(map(len, self._given))
+        self.pending_bytes += sum(batch.nbytes for batch in self._given)
         self._batches.extendleft(reversed(self._given))
         self._given.clear()
         self._given_from = position

@@ -226,6 +226,6 @@ def _made(known: _Views, views: NDArray[np.int64], items: NDArray[np.int64], of_
         ids,
         np.empty((len(views), 0), np.float32),
         (items == views).astype(np.float32).reshape(-1, 1),
-        np.column_stack((one, one, one, lengths, lengths)).astype(np.uint16),
+        np.column_stack((one, one, one, lengths, lengths)).astype(np.uint32),
         groups=known.users[views],
     )

@@ -213,7 +213,7 @@ def _replaced(ids: NDArray[np.uint64], absent: NDArray[np.bool_], described: Id 
     return True
 
 
-def _by_sample(columns: list[_Ids], count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint16] | None]:
+def _by_sample(columns: list[_Ids], count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32] | None]:
     """Puts the ids of n samples together, sample by sample; the lengths are [n, F], None if all are one."""
     if all(column.lengths is None for column in columns):
         return np.stack([column.values for column in columns], axis=1).reshape(-1), None
@@ -225,7 +225,7 @@ def _by_sample(columns: list[_Ids], count: int) -> tuple[NDArray[np.uint64], NDA
         of_field = lengths[:, field]
         within = np.arange(len(column.values)) - np.repeat(np.cumsum(of_field) - of_field, of_field)
         ids[np.repeat(begins[:, field], of_field) + within] = column.values
-    return ids, lengths.astype(np.uint16)
+    return ids, lengths.astype(np.uint32)
 
 
 def hashed(column: pa.Array, key: int) -> NDArray[np.uint64]:

@@ -27,7 +27,7 @@ void IdFinder::find_begins(const SampleIds& ids, BatchIds& batch) {
   batch.lengths.assign(ids.lengths, ids.lengths + ids.samples * ids.fields);
   batch.begins.reserve(ids.samples + 1);
   batch.begins.push_back(0);
-  const std::uint16_t* length = batch.lengths.data();
+  const std::uint32_t* length = batch.lengths.data();
   for (std::size_t i = 0; i < ids.samples; ++i, length += ids.fields) {
     batch.begins.push_back(std::accumulate(length, length + ids.fields, batch.begins.back()));
   }

@@ -17,7 +17,7 @@ struct SampleIds {
   const std::uint64_t* ids;  // [N]
   std::size_t samples;
   std::size_t fields;
-  const std::uint16_t* lengths;  // [samples, fields], how many ids each field of a sample has; null when all have one
+  const std::uint32_t* lengths;  // [samples, fields], how many ids each field of a sample has; null when all have one
 
   std::size_t count() const {  // N
     return lengths == nullptr ? samples * fields : std::accumulate(lengths, lengths + samples * fields, std::size_t{0});
@@ -25,7 +25,7 @@ struct SampleIds {
 
   std::size_t count_of(std::size_t sample) const {
     if (lengths == nullptr) return fields;
-    const std::uint16_t* const length = lengths + sample * fields;
+    const std::uint32_t* const length = lengths + sample * fields;
     return std::accumulate(length, length + fields, std::size_t{0});
   }
 };
@@ -37,7 +37,7 @@ struct BatchIds {
   std::size_t fields = 0;                     // F
   std::vector<std::uint32_t> begins;          // [k + 1], where in the columns of all ids each sample begins; empty when
                                               // every field of every sample has one id
-  std::vector<std::uint16_t> lengths;         // [k, F], how many ids each field of a sample has; empty with `begins`
+  std::vector<std::uint32_t> lengths;         // [k, F], how many ids each field of a sample has; empty with `begins`
   std::vector<std::uint64_t> ids;             // [distinct], ascending
   std::vector<BatchIndex> indices;            // [N], of each id, sample by sample
   std::vector<BatchIndex> indices_once;       // [N], as `indices`, with distinct() in place of repeats within a
@@ -53,7 +53,7 @@ struct BatchIds {
   const BatchIndex* without_repeats() const { return indices_once.empty() ? indices.data() : indices_once.data(); }
 
   std::size_t memory_bytes() const {
-    return ids.capacity() * sizeof(std::uint64_t) + lengths.capacity() * sizeof(std::uint16_t) +
+    return ids.capacity() * sizeof(std::uint64_t) + lengths.capacity() * sizeof(std::uint32_t) +
            (begins.capacity() + indices.capacity() + indices_once.capacity() + ids_per_sample.capacity()) *
                sizeof(std::uint32_t);
   }

@@ -234,7 +234,7 @@ void affinities(const PreparedBatch& batch, unsigned workers, const std::vector<
       for (const std::uint32_t field : fields) indices.push_back(sample[field]);
       continue;
     }
-    const std::uint16_t* const lengths = &batch.lengths[i * batch.fields];
+    const std::uint32_t* const lengths = &batch.lengths[i * batch.fields];
     begins.push_back(static_cast<std::uint32_t>(indices.size()));
     for (const std::uint32_t field : fields) {
       const BatchIndex* const begin = std::accumulate(lengths, lengths + field, sample);

@@ -62,7 +62,7 @@ class IterationColumns {
   PerWorker direct() const;  // rows by table and sender
 
   using Features = In2<float>;
-  using Lengths = In2<std::uint16_t>;
+  using Lengths = In2<std::uint32_t>;
   using Weights = In1<float>;
   using Groups = In1<std::uint64_t>;
   nb::list messages(std::uint64_t epoch, const Features& dense, const Features& labels,

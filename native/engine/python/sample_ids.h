@@ -18,7 +18,7 @@
 namespace esd {
 
 using Ids = nanobind::ndarray<const std::uint64_t, nanobind::c_contig, nanobind::device::cpu>;
-using Lengths = In2<std::uint16_t>;
+using Lengths = In2<std::uint32_t>;
 
 // Throws std::invalid_argument when the arrays do not fit each other.
 inline SampleIds sample_ids(const Ids& ids, const std::optional<Lengths>& lengths) {

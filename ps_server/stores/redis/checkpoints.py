@@ -3,6 +3,8 @@
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
 
+import hashlib
+
 from esd.ps_server.core.history_record import HistoryRecord, resharded
 from esd.ps_server.core.seal import DENSE_REMEDY, sealed, unsealed
 from esd.ps_server.core.shard import Shard
@@ -11,6 +13,11 @@ from esd.ps_server.stores.redis.claim import Claim
 from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply
 from esd.ps_server.stores.redis.layout import number
 from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.parts import PIECE_BYTES, is_last, piece_name, pieces
+
+_NO_CHECKPOINT = 0
+_LONG = "dense, of several pieces"
+_DIGEST_BYTES = 16
 
 
 class RedisHistory:
@@ -60,7 +67,11 @@ class RedisHistory:
 
 
 class RedisBlobs:
-    """A BlobStore over a hash of parts and a string of dense parameters."""
+    """A BlobStore over a hash of parts and a string of dense parameters.
+
+    Redis bounds a value to 512 MiB, so dense parameters of more than `PIECE_BYTES` continue in the hash, as parts of
+    checkpoint 0, which no job makes. The seal of each piece names the whole, so that pieces of two uploads do not join.
+    """
 
     def __init__(self, table: str, redis: RedisConnection, claim: Claim) -> None:
         self._redis = redis
@@ -76,7 +87,7 @@ class RedisBlobs:
         return data
 
     def checkpoints(self) -> set[int]:
-        return {number(name.partition(b".")[0]) for name in self._fields()}
+        return {number(name.partition(b".")[0]) for name in self._fields()} - {_NO_CHECKPOINT}
 
     def drop_parts(self, checkpoint: int) -> None:
         names = [name for name in self._fields() if name.startswith(_field(checkpoint, ""))]
@@ -84,12 +95,35 @@ class RedisBlobs:
             self._execute(self._parts, self._claim.write(b"HDEL", self._parts, *names))
 
     def put_dense(self, data: bytes) -> None:
-        self._execute(self._dense, self._claim.write(b"SET", self._dense, sealed("dense", data)))
+        self.drop_parts(_NO_CHECKPOINT)
+        if len(data) < PIECE_BYTES:
+            self._set_dense(sealed("dense", data))
+            return
+        digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+        for name, content in pieces("dense", data):
+            if name == "dense":
+                self._set_dense(sealed(_LONG, digest + content))
+            else:
+                self.put_part(_NO_CHECKPOINT, name, sealed(f"{name} {digest.hex()}", content))
 
     def get_dense(self) -> bytes | None:
         stored: bytes | None = self._execute(self._dense, (b"GET", self._dense))
+        if stored is None:
+            return None
         place = f"{self._dense.decode()} in Redis at {self._redis.address}"
-        return None if stored is None else unsealed("dense", stored, place, DENSE_REMEDY)
+        others = [name for name in self._fields() if name.startswith(_field(_NO_CHECKPOINT, ""))]
+        if not others:
+            return unsealed("dense", stored, place, DENSE_REMEDY)
+        first = unsealed(_LONG, stored, place, DENSE_REMEDY)
+        digest, found = first[:_DIGEST_BYTES], [first[_DIGEST_BYTES:]]
+        while not is_last(found[-1]):
+            name = piece_name("dense", len(found))
+            piece = self.get_part(_NO_CHECKPOINT, name) or b""
+            found.append(unsealed(f"{name} {digest.hex()}", piece, place, DENSE_REMEDY))
+        return b"".join(found)
+
+    def _set_dense(self, value: bytes) -> None:
+        self._execute(self._dense, self._claim.write(b"SET", self._dense, value))
 
     def _fields(self) -> list[bytes]:
         names: list[bytes] = self._execute(self._parts, (b"HKEYS", self._parts))

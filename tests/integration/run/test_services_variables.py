@@ -50,10 +50,10 @@ async def test_the_limit_that_a_message_names_is_the_one_that_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = replace(OPTIONS, checkpoint_every=5)
-    monkeypatch.setenv("ESD_PS_MAX_PART_BYTES", "500")
-    with pytest.raises(EsdError, match="more than 500 bytes; ESD_PS_MAX_PART_BYTES sets the limit"):
+    monkeypatch.setenv("ESD_PS_MAX_DENSE_BYTES", "500")
+    with pytest.raises(EsdError, match=r"have \d+ bytes, and the parameter server stores 500 .ESD_PS_MAX_DENSE_BYTES"):
         await train(small, out=tmp_path)
-    monkeypatch.setenv("ESD_PS_MAX_PART_BYTES", "5000000")
+    monkeypatch.setenv("ESD_PS_MAX_DENSE_BYTES", "5000000")
     await train(small, out=tmp_path)
 
 

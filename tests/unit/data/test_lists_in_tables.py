@@ -43,7 +43,7 @@ def listed() -> SampleBatch:
         np.array(flat, np.uint64),
         np.zeros((4, 0), np.float32),
         np.array([[0, 0.5], [1, 5], [0, 3], [1, 0]], np.float32),
-        np.array([[1, 2, 1, 2, 1], [1, 0, 1, 0, 1], [1, 0, 1, 1, 1], [1, 3, 1, 0, 1]], np.uint16),
+        np.array([[1, 2, 1, 2, 1], [1, 0, 1, 0, 1], [1, 0, 1, 1, 1], [1, 3, 1, 0, 1]], np.uint32),
         np.array([1, 0, 2.5, 1], np.float32),
         np.array([hash_bytes(field_key("user"), text) for text in (b"a", b"b", b"c", b"d")], np.uint64),
     )

@@ -267,7 +267,7 @@ def _batches(
 
 
 def _with_lists(batch: SampleBatch, rng: np.random.Generator, names: np.ndarray, longest: int) -> SampleBatch:
-    lengths = rng.integers(0, longest + 1, (len(batch), batch.fields)).astype(np.uint16)
+    lengths = rng.integers(0, longest + 1, (len(batch), batch.fields)).astype(np.uint32)
     picks = (len(names) * rng.random(int(lengths.sum())) ** 3).astype(np.int64)
     return replace(batch, ids=names[picks], lengths=lengths)
 

@@ -42,6 +42,17 @@ def test_an_epoch_begins_where_a_checkpoint_was():
     assert taken(CheckpointSchedule(0, 7), 40, 1, first=20) == [27, 34]
 
 
+def test_samples_make_one_due_by_their_bytes():
+    schedule = CheckpointSchedule(10, 0, size=300)
+    cuts = []
+    for iteration in range(25):
+        if schedule.due(iteration, 0.0):
+            schedule.start(iteration, 0.0)
+            cuts.append(iteration)
+        schedule.add(110 if iteration < 12 else 1)
+    assert cuts == [3, 6, 9, 10, 20]
+
+
 def test_the_time_to_a_checkpoint_is_known():
     schedule = CheckpointSchedule(10, 6)
     schedule.start(20, 100.0)

@@ -80,7 +80,7 @@ def test_a_link_that_breaks_down_stays_within_the_solvers_range(make_job, make_b
     assert seconds[3] == pytest.approx(1e4 * seconds[0])
 
 
-@pytest.mark.parametrize("ids", [3, 1_000, 65_535])
+@pytest.mark.parametrize("ids", [3, 1_000, 65_535, 2**20])
 def test_so_it_does_however_many_rows_samples_have(make_job, ids):
     """Links of odd ratios need fine integers, and long samples small ones."""
     job = make_job(mechanism="esd", measured_links=True, fields=1, longest=ids)

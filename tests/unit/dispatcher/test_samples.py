@@ -26,7 +26,7 @@ def drain(samples: SampleQueue) -> list[list[int]]:
 
 @given(st.lists(st.integers(0, 20), max_size=12), st.integers(1, 9))
 def test_global_batches_do_not_depend_on_the_cut(sizes: list[int], k: int) -> None:
-    samples = SampleQueue(k, limit=1000)
+    samples = SampleQueue(k, 1000, 2**30)
     out: list[list[int]] = []
     for size in sizes:
         samples.put(numbered(samples.taken, size))
@@ -41,22 +41,35 @@ def test_global_batches_do_not_depend_on_the_cut(sizes: list[int], k: int) -> No
 
 
 def test_room() -> None:
-    samples = SampleQueue(batch_size=4, limit=8)
-    assert samples.has_room(100)  # larger than the limit, but nothing else is there to plan
+    samples = SampleQueue(batch_size=4, limit=8, limit_bytes=2**30)
+    assert samples.has_room(numbered(0, 100))  # larger than the limit, but nothing else is there to plan
     samples.put(numbered(0, 5))
-    assert samples.has_room(3)
-    assert not samples.has_room(4)
+    assert samples.has_room(numbered(0, 3))
+    assert not samples.has_room(numbered(0, 4))
     samples.take()
     assert samples.pending == 1
-    assert samples.has_room(100)  # no whole global batch is left to plan, so the stream must go on
+    assert samples.has_room(numbered(0, 100))  # no whole global batch is left to plan, so the stream must go on
     samples.put(numbered(5, 4))
-    assert samples.has_room(3)
-    assert not samples.has_room(4)
+    assert samples.has_room(numbered(0, 3))
+    assert not samples.has_room(numbered(0, 4))
+
+
+def test_room_in_bytes() -> None:
+    samples = SampleQueue(4, 1000, limit_bytes=12 * 6, keep=True)  # six samples of an id and a label
+    assert samples.has_room(numbered(0, 100))
+    for start in (0, 5):
+        samples.put(numbered(start, 5))
+        assert samples.has_room(numbered(0, 1)) == (start == 0)
+        assert not samples.has_room(numbered(0, 2))
+        samples.take()
+    assert samples.pending_bytes == 12 * 2
+    samples.rewind_to(0)
+    assert samples.pending_bytes == 12 * 10
 
 
 @given(st.lists(st.integers(1, 9), min_size=3, max_size=30), st.data())
 def test_a_stream_that_goes_back_gives_the_same_batches_again(sizes, data):
-    samples = SampleQueue(4, 1000, keep=True)
+    samples = SampleQueue(4, 1000, 2**30, keep=True)
     start = 0
     for size in sizes:
         samples.put(numbered(start, size))
@@ -81,7 +94,7 @@ def test_a_stream_that_goes_back_gives_the_same_batches_again(sizes, data):
 @pytest.mark.parametrize("position", [4, 10, 16, 20])
 def test_it_goes_back_to_what_it_has_given_out_only(position):
     """Samples that stood at another place of the stream would be trained in the place of others, unseen."""
-    samples = SampleQueue(4, 1000, keep=True)
+    samples = SampleQueue(4, 1000, 2**30, keep=True)
     samples.put(numbered(0, 20))
     for _ in range(3):
         samples.take()

@@ -45,7 +45,7 @@ class Stream:
         latest = SimpleNamespace(iteration=5, samples=0)
         checkpoints: Any = SimpleNamespace(store=self.log, durable=True, epoch=7, latest=latest)
         self.lifecycle = Lifecycle("job")
-        self.samples = SampleQueue(job.batch_size, 1000, keep=True)
+        self.samples = SampleQueue(job.batch_size, 1000, 2**30, keep=True)
         self.submission = Submission(job, self.lifecycle, self.samples, checkpoints, self.lifecycle.fail)
 
 

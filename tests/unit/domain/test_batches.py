@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, Pooling, check_features
+from esd.services.wire.batches import decode_batch, encode_batch
 
 FIELDS = 3
 SAMPLE = st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=3), min_size=FIELDS, max_size=FIELDS)
@@ -22,7 +23,7 @@ def batch_of(samples: list[list[list[int]]], first: int = 0, **more: Any) -> Sam
     """Samples whose dense feature, label, weight and group are their number."""
     numbers = np.arange(first, first + len(samples), dtype=np.float32)
     flat = [x for sample in samples for ids in sample for x in ids]
-    lengths = np.array([[len(ids) for ids in sample] for sample in samples], np.uint16).reshape(-1, FIELDS)
+    lengths = np.array([[len(ids) for ids in sample] for sample in samples], np.uint32).reshape(-1, FIELDS)
     columns: dict[str, Any] = {"weights": numbers, "groups": numbers.astype(np.uint64)} | more
     return SampleBatch(np.array(flat, np.uint64), numbers[:, None], numbers[:, None], lengths, **columns)
 
@@ -100,13 +101,32 @@ def test_lists_must_fit_the_features() -> None:
         batch_of([[[1], [], []]]).check_shape(features, 1, 2)
 
 
+def test_lists_have_a_million_ids_each_and_a_sample_two_million() -> None:
+    features = tuple(Feature(name, 0, Pooling.SUM, 2**20) for name in "abc")
+
+    def check(*lengths: int) -> None:
+        total = sum(lengths)
+        batch = SampleBatch(
+            np.arange(total, dtype=np.uint64),
+            np.zeros((2, 0), np.float32),
+            np.zeros((2, 1), np.float32),
+            np.array([[0] * 3, lengths], np.uint32),
+        )
+        decode_batch(encode_batch(batch)).check_shape(features, 0, 1)
+
+    check(2**20, 2**20, 0)
+    with pytest.raises(InvalidArgument, match="sample 1 has 1048577 ids of feature 'c', it may have at most 1048576"):
+        check(0, 0, 2**20 + 1)
+    with pytest.raises(InvalidArgument, match="sample 1 has 2097153 ids of all features together, it may have 2097152"):
+        check(2**20, 1, 2**20)
+
+
 @pytest.mark.parametrize(
     ("features", "message"),
     [
         ((), "the job has 0 features"),
         ((Feature("a"), Feature("a")), "two features are named 'a'"),
         ((Feature("a", 1),), "feature 'a' is of table 1, the job has 1 tables"),
-        ((Feature("a", 0, Pooling.SUM, 65535), Feature("b")), "a sample may have 65536 ids"),
     ],
 )
 def test_features_that_cannot_be_a_jobs_are_refused(features: tuple[Feature, ...], message: str) -> None:

@@ -34,7 +34,7 @@ def batch(columns: SampleColumns, lengths: list[list[int]] | None = None) -> Sam
         np.array(ids, np.uint64),
         np.array(dense, np.float32).reshape(2, -1),
         np.array(labels, np.float32),
-        None if lengths is None else np.array(lengths, np.uint16),
+        None if lengths is None else np.array(lengths, np.uint32),
         columns=columns,
     )
 

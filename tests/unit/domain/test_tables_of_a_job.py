@@ -45,7 +45,7 @@ FEATURES = (Feature("item", 0), Feature("tags", 1, Pooling.SUM, max_length=3))
 
 
 def batch(ids: list[int], tags: list[int]) -> SampleBatch:
-    lengths = np.array([[1, count] for count in tags], np.uint16)
+    lengths = np.array([[1, count] for count in tags], np.uint32)
     shape = (len(tags), 0)
     return SampleBatch(
         np.array(ids, np.uint64), np.zeros(shape, np.float32), np.zeros((len(tags), 1), np.float32), lengths

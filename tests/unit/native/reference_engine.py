@@ -486,7 +486,7 @@ def prepare_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, 
         engine.prepare(batch)
         reference.prepare(batch.tolist())
         return
-    lengths = np.array([rng.choice((0, 1, 1, 2, 3)) for _ in range(batch.size)], np.uint16).reshape(batch.shape)
+    lengths = np.array([rng.choice((0, 1, 1, 2, 3)) for _ in range(batch.size)], np.uint32).reshape(batch.shape)
     # A field's further ids are those of the next fields, so that ids repeat within a list and across fields.
     lists = [
         [int(sample[(f + rng.choice((0, 0, i))) % len(sample)]) for f, count in enumerate(counts) for i in range(count)]

@@ -251,7 +251,7 @@ def test_engines_that_share_the_ids_of_batches_plan_what_others_plan(lists: bool
     batches: list[tuple[np.ndarray, np.ndarray | None]] = []
     for _ in range(60):
         k, fields = rng.integers(1, 40), rng.integers(1, 6)
-        lengths = rng.integers(0, 4, (k, fields), np.uint16) if lists else None
+        lengths = rng.integers(0, 4, (k, fields), np.uint32) if lists else None
         shape = (k, fields) if lengths is None else int(lengths.sum())
         batches.append((rng.integers(0, 90, shape, np.uint64), lengths))
     assignments = [
@@ -276,7 +276,7 @@ def test_engines_that_share_the_ids_of_batches_plan_what_others_plan(lists: bool
 
 def test_shared_ids_are_refused_as_others_are() -> None:
     with pytest.raises(ValueError, match="lengths sum to 3, there are 2 ids"):
-        BatchIds(np.array([1, 2], np.uint64), np.array([[1, 2]], np.uint16))
+        BatchIds(np.array([1, 2], np.uint64), np.array([[1, 2]], np.uint32))
     engine = Engine([4], "lru", table_sizes=[1, 2])
     engine.prepare(ids([1, SECOND_TABLE]))
     with pytest.raises(ValueError, match="is of table 2, there are 2"):

@@ -81,7 +81,7 @@ def test_samples_are_hot_whose_rows_the_engine_has_replicated(seed: int) -> None
     for ids in stream(rng, 300):
         found = hot_samples.judge(ids)
         assert found.tolist() == [set(sample) <= reference.replicated for sample in ids.tolist()]
-        as_lists = hot_samples.judge(ids.reshape(-1), np.ones(ids.shape, np.uint16))
+        as_lists = hot_samples.judge(ids.reshape(-1), np.ones(ids.shape, np.uint32))
         assert as_lists.tolist() == found.tolist()
         engine.prepare(ids)
         plans = engine.commit(rng.integers(0, WORKERS, len(ids)).astype(np.int32))
@@ -97,7 +97,7 @@ def test_samples_are_hot_whose_rows_the_engine_has_replicated(seed: int) -> None
 
 def test_a_sample_without_rows_is_hot_and_lists_count_by_their_lengths() -> None:
     hot_samples = HotSamples([], 10, 1, 0)
-    ids, lengths = np.array([7, 7, 8], np.uint64), np.array([[0, 0], [2, 0], [0, 1]], np.uint16)
+    ids, lengths = np.array([7, 7, 8], np.uint64), np.array([[0, 0], [2, 0], [0, 1]], np.uint32)
     assert hot_samples.judge(ids, lengths).tolist() == [True, False, False]
     for _ in range(2 * PERIOD):
         hot_samples.train(np.array([[7]], np.uint64))
@@ -123,4 +123,4 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="is of table 2, there are 2"):
         hot_samples.train(np.array([[2 << 56]], np.uint64))
     with pytest.raises(ValueError, match="lengths sum to 1, there are 2 ids"):
-        hot_samples.judge(np.array([1, 2], np.uint64), np.array([[1]], np.uint16))
+        hot_samples.judge(np.array([1, 2], np.uint64), np.array([[1]], np.uint32))

@@ -23,14 +23,14 @@ def test_variables_and_file_reach_the_service_that_they_name(tmp_path: Path, mon
     config = tmp_path / "services.toml"
     config.write_text("[dispatcher]\nrejoin_seconds = 7\n")
     monkeypatch.setenv("ESD_CONFIG", str(config))
-    monkeypatch.setenv("ESD_PS_MAX_PART_BYTES", "2000000000")
+    monkeypatch.setenv("ESD_PS_MAX_DENSE_BYTES", "2000000000")
     monkeypatch.setenv("esd_worker_device", "cuda")
     settings = LocalSettings(workers=2, shards=2)
     settings.check()
 
     assert settings.server(1) == {
         "ESD_CONFIG": str(config),
-        "ESD_PS_MAX_PART_BYTES": "2000000000",
+        "ESD_PS_MAX_DENSE_BYTES": "2000000000",
         "ESD_PS_STORE": "memory",
         "ESD_PS_SHARD": "1",
         "ESD_PS_SHARDS": "2",
@@ -91,13 +91,13 @@ def test_a_variable_that_says_what_the_option_says_is_no_conflict(
 
 
 def test_all_mistakes_of_all_services_are_reported_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ESD_PS_MAX_PART_BYTES", "many")
+    monkeypatch.setenv("ESD_PS_MAX_DENSE_BYTES", "many")
     monkeypatch.setenv("ESD_DISPATCHER_LEASE_SECOND", "3")
     monkeypatch.setenv("ESD_WORKER_METRICS_PORT", "9100")
     with pytest.raises(SettingsError) as refused:
         LocalSettings(workers=2).check()
     for mistake in (
-        "ESD_PS_MAX_PART_BYTES=many: ",
+        "ESD_PS_MAX_DENSE_BYTES=many: ",
         "ESD_DISPATCHER_LEASE_SECOND: no such setting; did you mean 'ESD_DISPATCHER_LEASE_SECONDS'?",
         "ESD_WORKER_METRICS_PORT=9100: 2 services of a local run cannot have one port; 0 takes any free one, none ",
     ):

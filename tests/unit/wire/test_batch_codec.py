@@ -1,5 +1,6 @@
 """Sample batches survive the wire; malformed ones are refused by field."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.batches import LogEntry, SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.wire.arrays import decode_array, decode_column, encode_array
-from esd.services.wire.batches import decode_batch, decode_log_entry, encode_batch, encode_log_entry
+from esd.services.wire.batches import decode_batch, decode_log_entry, encode_batch, encode_log_entry, in_messages
 
 SHAPES = st.tuples(st.integers(0, 5), st.integers(1, 4), st.integers(0, 3))
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
@@ -21,7 +22,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
 @st.composite
 def batches(draw: st.DrawFn) -> SampleBatch:
     k, fields, features = draw(SHAPES)
-    lengths = draw(st.none() | arrays(np.uint16, (k, fields), elements=st.integers(0, 3))) if k else None
+    lengths = draw(st.none() | arrays(np.uint32, (k, fields), elements=st.integers(0, 3))) if k else None
     return SampleBatch(
         ids=draw(arrays(np.uint64, k * fields if lengths is None else int(lengths.sum()))),
         dense=draw(arrays(np.float32, (k, features), elements=FINITE)),
@@ -30,6 +31,36 @@ def batches(draw: st.DrawFn) -> SampleBatch:
         weights=draw(st.none() | arrays(np.float32, k, elements=st.floats(0, 9, width=32))) if k else None,
         groups=draw(st.none() | arrays(np.uint64, k)) if k else None,
     )
+
+
+@given(batches(), st.integers(0, 300), st.integers(0, 10**6))
+def test_a_batch_is_cut_into_messages_by_bytes(batch: SampleBatch, spare: int, first: int) -> None:
+    longest = int(batch.sizes.max(initial=0)) + spare
+    parts = list(in_messages(batch, first, longest))
+    assert all(0 < part.nbytes <= longest for part in parts)
+    if not parts:
+        assert not len(batch)
+        return
+    joined = SampleBatch.concatenate(parts)
+    for name in ("ids", "dense", "labels", "lengths", "weights", "groups"):
+        np.testing.assert_array_equal(getattr(joined, name), getattr(batch, name))
+    for part, after in pairwise(parts):
+        assert part.nbytes + int(after.sizes[0]) > longest, "a message could hold more"
+
+
+def test_a_sample_that_no_message_holds_is_refused_by_its_number() -> None:
+    batch = SampleBatch(
+        np.arange(4, dtype=np.uint64),
+        np.zeros((2, 5), np.float32),
+        np.zeros((2, 1), np.float32),
+        np.array([[1], [3]], np.uint32),
+    )
+    parts = in_messages(batch, 100, longest=50)
+    assert len(next(parts)) == 1
+    with pytest.raises(
+        InvalidArgument, match=r"sample 101 of the stream has 52 bytes \(3 ids, 5 dense features\).* 50 "
+    ):
+        next(parts)
 
 
 def message(**changes: Any) -> common_pb2.SampleBatch:
@@ -79,8 +110,8 @@ def test_an_entry_of_the_sample_log_survives(position: int, samples: int, batch:
         ({"dense": np.array([0, np.nan], np.float32).tobytes()}, "dense of sample 1 is not finite"),
         ({"labels": np.array([0, np.inf], np.float32).tobytes()}, "label of sample 1 is not finite"),
         ({"labels_per_sample": 2}, r"labels has 8 bytes, float32 \[2, 2\] needs 16"),
-        ({"lengths": np.ones(5, np.uint16).tobytes()}, r"lengths has 10 bytes, uint16 \[2, 3\] needs 12"),
-        ({"lengths": np.array([1, 1, 1, 1, 1, 2], np.uint16).tobytes()}, r"ids has 48 bytes, uint64 \[7\] needs 56"),
+        ({"lengths": np.ones(5, np.uint32).tobytes()}, r"lengths has 20 bytes, uint32 \[2, 3\] needs 24"),
+        ({"lengths": np.array([1, 1, 1, 1, 1, 2], np.uint32).tobytes()}, r"ids has 48 bytes, uint64 \[7\] needs 56"),
         ({"weights": np.array([1, -1], np.float32).tobytes()}, "weight of sample 1 is -1"),
         ({"weights": np.array([np.nan, 1], np.float32).tobytes()}, "weight of sample 0 is not finite"),
         ({"groups": bytes(8)}, "groups has 8 bytes"),

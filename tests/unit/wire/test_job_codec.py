@@ -100,6 +100,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         at_max_rows=draw(st.sampled_from(RowLimitPolicy)),
         checkpoint_every=draw(st.integers(0, 10**6)),
         checkpoint_seconds=draw(st.floats(0, 1e6)),
+        checkpoint_bytes=draw(st.integers(0, 2**64 - 1)),
         checkpoints_kept=draw(st.integers(1, 100)),
     )
 

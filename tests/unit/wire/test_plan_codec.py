@@ -84,7 +84,7 @@ def plans(draw: st.DrawFn) -> IterationPlan:
     m, per_sample, features = draw(st.tuples(st.integers(0, 4), st.integers(1, 3), st.integers(0, 3)))
     k = m + draw(st.integers(0, 3))
     u = draw(st.integers(1, 5)) if m else 0
-    lengths = draw(st.none() | arrays(np.uint16, (m, per_sample), elements=st.integers(0, 3))) if m else None
+    lengths = draw(st.none() | arrays(np.uint32, (m, per_sample), elements=st.integers(0, 3))) if m else None
     ids = m * per_sample if lengths is None else int(lengths.sum())
     contributors = draw(arrays(np.uint64, u, elements=MASKS))
     replicated = np.array(sorted(draw(st.sets(st.integers(0, u - 1)))) if u else [], np.uint32)
@@ -237,7 +237,7 @@ def full_plan() -> bytes:
         direct_pulls=DirectRows(np.array([0, 2], np.uint32), np.array([1, 63], np.uint32)),
         direct_pushes=DirectRows(np.array([1], np.uint32), np.array([0], np.uint32)),
         reduced=np.array([0, 2], np.uint32),
-        lengths=np.array([[1, 0], [2, 1]], np.uint16),
+        lengths=np.array([[1, 0], [2, 1]], np.uint32),
         weights=np.array([0.5, 2], np.float32),
         groups=np.array([1, 2**63], np.uint64),
     )
@@ -329,7 +329,7 @@ def direct(places: list[int], peers: list[int]) -> Spoil:
         (put("labels_per_sample", 2), r"labels has 8 bytes, float32 \[2, 2\] needs 16"),
         (put("lengths", pack(np.arange(3))), "lengths has 3 values, there must be 4"),
         (put("lengths", pack(np.array([1, 2, 1, 1]))), "inverse has 4 values, there must be 5"),
-        (put("lengths", pack(np.array([2**16, 0, 0, 0]))), "lengths contains 65536"),
+        (put("lengths", pack(np.array([2**20 + 1, 0, 0, 0]))), "lengths contains 1048577"),
         (put("weights", bytes(4)), "weights has 4 bytes"),
         (put("groups", bytes(8)), "groups has 8 bytes"),
         (put("direct_pushes", pack(np.arange(1))), "direct_push_peers has 0 values, there must be 1"),

@@ -23,7 +23,7 @@ DIMENSION = 3
 def lists():
     """Rows of five samples, the number of ids of each feature, and the rows of each list by sample and feature."""
     rng = np.random.default_rng(5)
-    lengths = np.array([[1, 2, 3, 0], [1, 0, 0, 4], [1, 1, 1, 1], [1, 4, 2, 2], [1, 0, 4, 0]], np.uint16)
+    lengths = np.array([[1, 2, 3, 0], [1, 0, 0, 4], [1, 1, 1, 1], [1, 4, 2, 2], [1, 0, 4, 0]], np.uint32)
     rows = torch.from_numpy(rng.normal(size=(lengths.sum(), DIMENSION)).astype(np.float32)).requires_grad_()
     parts = torch.split(rows, lengths.ravel().tolist())
     return rows, lengths, [parts[4 * i : 4 * i + 4] for i in range(5)]

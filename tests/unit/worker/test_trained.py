@@ -53,7 +53,7 @@ def test_samples_of_several_tables_are_scored_with_trained_and_initial_rows(job,
         ids=np.concatenate([ids[0][:1], ids[1][:2], ids[1][3:4], new_user, new_item]),
         dense=rng.normal(size=(2, 3)).astype(np.float32),
         labels=np.zeros((2, 2), np.float32),
-        lengths=np.array([[1, 2, 1], [1, 0, 1]], np.uint16),
+        lengths=np.array([[1, 2, 1], [1, 0, 1]], np.uint32),
     )
     embeddings = {
         "user": np.stack([rows[0][0], initial_rows(TABLES[0], new_user)[0]]),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from esd.services.domain.errors import StorageUnwritable, Unavailable
+from esd.services.domain.errors import InvalidArgument, StorageUnwritable, Unavailable
 from esd.services.domain.reports import FlushReport, TransferCounts
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from esd.worker.service.checkpoint import WorkerCheckpoints
@@ -24,8 +24,9 @@ MOVED = TransferCounts(flush_push=3)
 class Servers:
     """Parameter servers whose disk takes nothing for a number of calls."""
 
-    def __init__(self, refusals: int) -> None:
+    def __init__(self, refusals: int, max_dense_bytes: int = 6) -> None:
         self.refusals = refusals
+        self.max_dense_bytes = max_dense_bytes
         self.stored: list[object] = []
 
     async def _store(self, *what: object, last: bool = False) -> None:
@@ -50,12 +51,22 @@ def checkpoints(
         leads=True, members="both", epoch=2, job=SimpleNamespace(takes_checkpoints=taken), slot=0
     )
     mover: Any = SimpleNamespace(flush=flush, servers=servers)
-    dense: Any = SimpleNamespace(save=lambda: b"dense", to_npz=lambda: b"model", gather=lambda *, leads: None)
+    dense: Any = SimpleNamespace(
+        model_bytes=6, save=lambda: b"dense", to_npz=lambda: b"model", gather=lambda *, leads: None
+    )
     return WorkerCheckpoints(membership, mover, dense, ThreadPoolExecutor(1), report, storage_timeout)
 
 
 PLAN: Any = SimpleNamespace(iteration=5)
 CHECKSUM = sha256(b"dense").hexdigest()
+
+
+def test_a_model_that_no_server_stores_is_refused_before_it_is_trained() -> None:
+    checkpoints(Servers(0), []).check_model_fits()
+    with pytest.raises(
+        InvalidArgument, match=r"have 6 bytes, and the parameter server stores 5 .ESD_PS_MAX_DENSE_BYTES"
+    ):
+        checkpoints(Servers(0, max_dense_bytes=5), []).check_model_fits()
 
 
 async def test_a_checkpoint_that_finds_no_room_fails_and_the_worker_goes_on() -> None:
