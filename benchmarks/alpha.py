@@ -16,7 +16,7 @@ from esd.dispatcher.solvers import AnyCosts, Solution
 from esd.dispatcher.solvers.cuda import CudaSolver
 from esd.dispatcher.solvers.cuda.device import CudaDevice
 from esd.dispatcher.solvers.protocol import Prices
-from esd.services.domain.mechanisms import Criterion, EsdOptions, MechanismOptions
+from esd.services.domain.mechanisms import Criterion, EsdOptions, LaiaOptions, LaiaReading, MechanismOptions
 from testbed.cost_families import FAMILIES
 
 ALPHAS = (1.0, 0.5, 0.25, 0.125, 0.0)
@@ -32,7 +32,8 @@ class AlphaResult:
         samples_per_worker: m.
         alpha: share of Opt.
         saved_against_random: share of the transmission cost of random dispatch of the same stream; negative: dearer.
-        saved_against_laia: likewise, of LAIA's.
+        saved_against_laia_text: likewise, of LAIA's by Herald's text.
+        saved_against_laia_code: likewise, of LAIA's by Herald's code.
         kernel_ms: time that hungarian-cuda computes for one decision; None without a device.
         multiprocessor_share: of the device that it occupies meanwhile; None without a device.
     """
@@ -40,7 +41,8 @@ class AlphaResult:
     samples_per_worker: int
     alpha: float
     saved_against_random: float
-    saved_against_laia: float
+    saved_against_laia_text: float
+    saved_against_laia_code: float
     kernel_ms: float | None
     multiprocessor_share: float | None
 
@@ -50,11 +52,15 @@ def run(iterations: int, batches: Sequence[int] = BATCHES, alphas: Sequence[floa
     stream = open_stream("synthetic:criteo", iterations * max(batches) * WORKERS)
     for samples_per_worker in batches:
         random = _cost(stream, samples_per_worker, iterations, "random")
-        laia = _cost(stream, samples_per_worker, iterations, "laia")
+        by_text, by_code = (
+            _cost(stream, samples_per_worker, iterations, "laia", LaiaOptions(reading))
+            for reading in (LaiaReading.TEXT, LaiaReading.CODE)
+        )
         for alpha in alphas:
             cost = _cost(stream, samples_per_worker, iterations, "esd", EsdOptions(alpha))
             kernel_ms, share = _device_use(samples_per_worker, alpha)
-            yield AlphaResult(samples_per_worker, alpha, 1 - cost / random, 1 - cost / laia, kernel_ms, share)
+            saved = (1 - cost / random, 1 - cost / by_text, 1 - cost / by_code)
+            yield AlphaResult(samples_per_worker, alpha, *saved, kernel_ms, share)
 
 
 def _cost(

@@ -147,12 +147,13 @@ def alpha(
     if as_json:
         print_json({"results": [asdict(result) for result in results]})
         return
-    table = Table("m", "alpha", "saved against random", "against laia", "kernel, ms", "share of the GPU")
+    against = "saved against random", "against laia (text)", "against laia (code)"
+    table = Table("m", "alpha", *against, "kernel, ms", "share of the GPU")
     for r in results:
         kernel = "" if r.kernel_ms is None else f"{r.kernel_ms:.3f}"
         share = "" if r.multiprocessor_share is None else f"{r.multiprocessor_share:.1%}"
-        saved = f"{r.saved_against_random:.1%}", f"{r.saved_against_laia:.1%}"
-        table.add_row(str(r.samples_per_worker), f"{r.alpha:g}", *saved, kernel, share)
+        saved = r.saved_against_random, r.saved_against_laia_text, r.saved_against_laia_code
+        table.add_row(str(r.samples_per_worker), f"{r.alpha:g}", *(f"{part:.1%}" for part in saved), kernel, share)
     Console().print(table)
 
 

@@ -21,7 +21,15 @@ from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.hybrid import HybridResult
 from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
-from esd.services.domain.mechanisms import Criterion, EsdOptions, HashOptions, JointOptions, MechanismOptions
+from esd.services.domain.mechanisms import (
+    Criterion,
+    EsdOptions,
+    HashOptions,
+    JointOptions,
+    LaiaOptions,
+    LaiaReading,
+    MechanismOptions,
+)
 from esd.services.domain.plans import (
     EndOfStream,
     FlushPlan,
@@ -93,6 +101,8 @@ __all__ = [
     "JobSpec",
     "JobState",
     "JointOptions",
+    "LaiaOptions",
+    "LaiaReading",
     "Lease",
     "Loss",
     "MechanismOptions",

@@ -274,7 +274,7 @@ class JobSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., mechanism_options: _Optional[_Union[MechanismOptions, _Mapping]] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., checkpoint_bytes: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_budget: _Optional[bool] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., dense_sum: _Optional[_Union[DenseSum, _Mapping]] = ...) -> None: ...
 
 class MechanismOptions(_message.Message):
-    __slots__ = ("esd", "joint", "hash")
+    __slots__ = ("esd", "joint", "hash", "laia")
     class Esd(_message.Message):
         __slots__ = ("alpha", "auto_alpha", "criterion", "solver", "eviction_term")
         ALPHA_FIELD_NUMBER: _ClassVar[int]
@@ -298,13 +298,28 @@ class MechanismOptions(_message.Message):
         HASH_FIELD_FIELD_NUMBER: _ClassVar[int]
         hash_field: int
         def __init__(self, hash_field: _Optional[int] = ...) -> None: ...
+    class Laia(_message.Message):
+        __slots__ = ("laia_reading",)
+        class Reading(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+            __slots__ = ()
+            READING_UNSPECIFIED: _ClassVar[MechanismOptions.Laia.Reading]
+            READING_TEXT: _ClassVar[MechanismOptions.Laia.Reading]
+            READING_CODE: _ClassVar[MechanismOptions.Laia.Reading]
+        READING_UNSPECIFIED: MechanismOptions.Laia.Reading
+        READING_TEXT: MechanismOptions.Laia.Reading
+        READING_CODE: MechanismOptions.Laia.Reading
+        LAIA_READING_FIELD_NUMBER: _ClassVar[int]
+        laia_reading: MechanismOptions.Laia.Reading
+        def __init__(self, laia_reading: _Optional[_Union[MechanismOptions.Laia.Reading, str]] = ...) -> None: ...
     ESD_FIELD_NUMBER: _ClassVar[int]
     JOINT_FIELD_NUMBER: _ClassVar[int]
     HASH_FIELD_NUMBER: _ClassVar[int]
+    LAIA_FIELD_NUMBER: _ClassVar[int]
     esd: MechanismOptions.Esd
     joint: MechanismOptions.Joint
     hash: MechanismOptions.Hash
-    def __init__(self, esd: _Optional[_Union[MechanismOptions.Esd, _Mapping]] = ..., joint: _Optional[_Union[MechanismOptions.Joint, _Mapping]] = ..., hash: _Optional[_Union[MechanismOptions.Hash, _Mapping]] = ...) -> None: ...
+    laia: MechanismOptions.Laia
+    def __init__(self, esd: _Optional[_Union[MechanismOptions.Esd, _Mapping]] = ..., joint: _Optional[_Union[MechanismOptions.Joint, _Mapping]] = ..., hash: _Optional[_Union[MechanismOptions.Hash, _Mapping]] = ..., laia: _Optional[_Union[MechanismOptions.Laia, _Mapping]] = ...) -> None: ...
 
 class Sync(_message.Message):
     __slots__ = ("on_demand", "full", "write_through", "proactive", "replicated", "bounded", "none")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.papers import esd_figures, frugal_figures, herald_figures, report, scars_figures
+from benchmarks.papers import esd_figures, frugal_figures, herald_figures, laia_figures, report, scars_figures
 from benchmarks.papers.figure import Figure
 from benchmarks.papers.runs import WARM_UP, Runs
 from benchmarks.papers.workload import Workload
@@ -19,27 +19,30 @@ SIMULATED: dict[str, Callable[[Sequence[Runs]], Iterator[Figure]]] = {
     "herald": herald_figures.figures,
     "scars": scars_figures.figures,
     "frugal": frugal_figures.figures,
+    "laia": laia_figures.figures,
 }
+_TITLES = {"laia": "Against both readings of LAIA, simulated"}  # of pages that are not of one paper
+PAPERS = [name for name in SIMULATED if name not in _TITLES]
 DATA = ("flights", "synthetic:criteo")
 _COUNTED = (
     "All figures are counted from plans, exactly: a row that several samples of a worker share moves once. The papers"
     " measured other data (and more of it) on other machines, so what can be compared is the direction and the size of"
     " an effect. `n/a`: a cache is smaller than what its worker trains in one iteration, or the trace is too short."
     " Figures with brackets are the mean, the least and the largest of several seeds; where those are the same digits,"
-    " one of them is shown."
+    " one of them is shown. LAIA's score is by Herald's code unless its text is named."
 )
 _TIMED = (
     "Every run is real services: processes of one machine that speak gRPC, links shaped by token buckets, one parameter"
     " server with the memory store. The papers measured other data on larger machines, so what can be compared is the"
     " direction and the size of an effect. Figures with brackets are the mean, the least and the largest of several"
-    " seeds."
+    " seeds. LAIA's score is by Herald's code."
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the experiments and writes pages, plots and the measured values."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.papers", description=__doc__)
-    parser.add_argument("--papers", nargs="+", default=list(SIMULATED), choices=SIMULATED)
+    parser.add_argument("--papers", nargs="+", default=PAPERS, choices=SIMULATED)
     parser.add_argument("--seeds", type=int, default=1, help="of random choices; --live: of ESD Fig. 4a")
     parser.add_argument("--out", type=Path, default=Path("docs/papers"), help="folder of the pages and plots")
     parser.add_argument(
@@ -66,7 +69,8 @@ def _simulated(given: argparse.Namespace, command: str) -> None:
     ]
     above = [f"Written by `{command}`. Workloads:", "", *workloads, "", _COUNTED]
     for paper in given.papers:
-        page = report.Page(paper, f"Figures of the {paper.upper()} paper, simulated", above)
+        title = _TITLES.get(paper, f"Figures of the {paper.upper()} paper, simulated")
+        page = report.Page(paper, title, above)
         report.write(page, list(_measured(SIMULATED[paper](runs))), given.out, given.results)
 
 

@@ -19,6 +19,7 @@ from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import ResourceExhausted
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
+from esd.services.domain.mechanisms import LaiaReading
 from esd.services.domain.sync import WAYS, OnDemand, parse_sync
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from esd.services.domain.units import parse_speed
@@ -37,6 +38,7 @@ class Setting:
     Attributes:
         mechanism: by name.
         alpha: share of the exact solver.
+        reading: the definition of LAIA's score.
         links: speeds of the n workers' links, bits per second.
         batch: m, samples per worker.
         cache_ratio: share of the workload's rows that a worker caches.
@@ -51,6 +53,7 @@ class Setting:
 
     mechanism: str = "laia"
     alpha: float = 1.0
+    reading: LaiaReading = LaiaReading.CODE
     links: tuple[str, ...] = ESD_LINKS
     batch: int = 128
     cache_ratio: float = 0.08
@@ -79,7 +82,8 @@ class Setting:
             workloads=equal_workloads(self.batch * workers, workers),
             mechanism=self.mechanism,
             mechanism_options=choose_options(
-                self.mechanism, {"alpha": self.alpha, "eviction_term": self.eviction_term}
+                self.mechanism,
+                {"alpha": self.alpha, "eviction_term": self.eviction_term, "laia_reading": self.reading},
             ),
             policy=self.policy,
             seed=self.seed,

@@ -13,6 +13,7 @@ from esd.dispatcher.service.describe import job_state
 from esd.dispatcher.service.run.job import Job
 from esd.dispatcher.service.state.totals import Point
 from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.mechanisms import mechanism_text
 from esd.services.domain.state import JobState, ShadowCost
 from esd.services.domain.sync import Bounded, Staleness
 from esd.services.domain.sync.bounded import MOST_UPDATES
@@ -87,7 +88,8 @@ def _described(state: JobState) -> dict[str, Any]:
 def _costs(state: JobState) -> list[dict[str, Any]]:
     """Returns the cost of the planned iterations, first under the job's mechanism and then under its shadows."""
     planned = max(0, state.iterations_planned - state.job.first_iteration)
-    own = ShadowCost(state.job.mechanism, planned, state.cost_seconds)
+    mechanism = mechanism_text(state.job.mechanism, state.job.mechanism_options)
+    own = ShadowCost(mechanism, planned, state.cost_seconds)
     return [
         {
             "mechanism": cost.mechanism,

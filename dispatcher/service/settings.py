@@ -11,6 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from esd.dispatcher.core.mechanisms import MECHANISMS
+from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.mechanisms import parse_mechanism
 from esd.services.runtime.quantities import Size
 from esd.services.runtime.roles import Role
 from esd.services.runtime.settings import PortOrOff, ServerSettings
@@ -26,8 +28,12 @@ def _split(value: object) -> object:
 
 
 def check_mechanisms(names: Sequence[str]) -> Sequence[str]:
-    """Returns the names. Raises ValueError if a name is no mechanism's."""
-    for name in names:
+    """Returns the entries. Raises ValueError if an entry names no mechanism, or its value does not fit."""
+    for text in names:
+        try:
+            name, _ = parse_mechanism(text)
+        except InvalidArgument as error:
+            raise ValueError(str(error)) from None
         if name not in MECHANISMS:
             raise ValueError(f"mechanism {name!r} is unknown; known are {', '.join(MECHANISMS)}")
     return names
@@ -97,7 +103,8 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
     shadow_mechanisms: Mechanisms = Field(
         ("random", "laia", "hash"),
         description="mechanisms, separated by commas, whose cost on the same stream is computed for comparison, in a "
-        "thread of their own; none turns it off",
+        "thread of their own, each with a value of its first option if another than the default is meant (laia:text); "
+        "none turns it off",
     )
     decision_log: Path | None = Field(
         None,

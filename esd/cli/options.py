@@ -35,7 +35,7 @@ from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.solvers import SOLVERS
 from esd.run.options import DEFAULT_BATCH, DEFAULT_CACHE_RATIO, RunOptions
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.mechanisms import Criterion
+from esd.services.domain.mechanisms import Criterion, LaiaReading
 from esd.services.domain.tables import OptimizerKind
 
 # The groups of options in `--help`.
@@ -97,6 +97,14 @@ EvictionTerm = Annotated[
     typer.Option(
         "--eviction-term",
         help="esd, esd-priced: expected costs contain the evict pushes a row may cause.",
+        rich_help_panel=DISPATCH,
+    ),
+]
+LaiaReadingOption = Annotated[
+    LaiaReading,
+    typer.Option(
+        help="laia: the copies that count, by Herald's text the latest ones, by its code also copies whose worker took "
+        "part in the row's last training.",
         rich_help_panel=DISPATCH,
     ),
 ]
@@ -238,8 +246,9 @@ DecisionLog = Annotated[
 Shadows = Annotated[
     str | None,
     typer.Option(
-        help="Mechanisms whose cost on the same stream is computed for comparison, with commas between them; none:"
-        " none of them, which saves their memory and time.",
+        help="Mechanisms whose cost on the same stream is computed for comparison, with commas between them, each with "
+        "a value of its first option if another than the default is meant (laia:text); none: none of them, which saves "
+        "their memory and time.",
         show_default=",".join(DispatcherSettings.model_fields["shadow_mechanisms"].default),
         rich_help_panel=DISPATCH,
     ),
@@ -272,6 +281,7 @@ _DECLARED: dict[str, Any] = {
     "criterion": CriterionOption,
     "solver": Solver,
     "eviction_term": EvictionTerm,
+    "laia_reading": LaiaReadingOption,
     "hash_field": HashField,
     "horizon": Horizon,
     "budget": Budget,

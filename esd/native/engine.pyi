@@ -380,15 +380,16 @@ class Engine:
             RuntimeError: no batch is prepared.
         """
 
-    def affinity(self, fields: NDArray[np.uint32] | None = None) -> NDArray[np.int32]:
+    def affinity(self, fields: NDArray[np.uint32] | None = None, *, latest: bool = False) -> NDArray[np.int32]:
         """Herald's score: int32 [k, n], how many distinct ids of each sample each worker has at hand.
 
-        A copy counts when it is the latest, or when its worker took part in the row's last training and still
-        caches it (Herald paper, Alg. 1, as its released scheduler scores).
+        A copy counts when it is the latest (Herald paper, Alg. 1). Unless `latest` is true, a copy also counts when
+        its worker took part in the row's last training and still caches it, as in Herald's released scheduler.
 
         Args:
             fields: uint32 [f], count only ids of these fields (an id that a sample repeats is of its first
                 field); all of them by default.
+            latest: whether the latest copies alone count.
 
         Raises:
             ValueError: a field is not below F.

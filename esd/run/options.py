@@ -25,7 +25,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature
 from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
-from esd.services.domain.mechanisms import MAX_HORIZON, OPTIONS, Criterion
+from esd.services.domain.mechanisms import MAX_HORIZON, OPTIONS, Criterion, LaiaReading
 from esd.services.domain.schedules import Schedule
 from esd.services.domain.sync import parse_sync
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -92,6 +92,7 @@ class RunOptions:
         criterion: which samples go to the exact solver.
         solver: the exact solver; `auto` takes the fastest one that runs here.
         eviction_term: whether expected costs contain the evict pushes that a row may cause.
+        laia_reading: the copies that LAIA counts: by Herald's text the latest ones, by its code also trained ones.
         hash_field: number of the field that mechanism `hash` goes by; None: the best one on the first batches.
         horizon: batches that a decision of `joint` looks at, its own included.
         budget: milliseconds of one assignment, or `auto`; None: as long as it takes.
@@ -146,6 +147,7 @@ class RunOptions:
     criterion: Criterion = Criterion.MIN2_MIN
     solver: str = "auto"
     eviction_term: bool = False
+    laia_reading: LaiaReading = LaiaReading.CODE
     hash_field: int | None = None
     horizon: int = 1
     budget: str | None = None

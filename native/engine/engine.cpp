@@ -91,15 +91,15 @@ void Engine::costs(const std::int32_t* link_costs, std::int32_t* out) const {
   expected_costs(batch(), workers(), link_costs, sync_->scoring().pushed_next, out);
 }
 
-void Engine::affinity(std::int32_t* out) const { affinities(batch(), workers(), out); }
+void Engine::affinity(AtHand at_hand, std::int32_t* out) const { affinities(batch(), workers(), at_hand, out); }
 
-void Engine::affinity(const std::vector<std::uint32_t>& fields, std::int32_t* out) const {
+void Engine::affinity(AtHand at_hand, const std::vector<std::uint32_t>& fields, std::int32_t* out) const {
   for (const std::uint32_t field : fields) {
     if (field < batch().fields) continue;
     throw std::invalid_argument("field " + std::to_string(field) + " is chosen, the batch has " +
                                 std::to_string(batch().fields));
   }
-  affinities(batch(), workers(), fields, out);
+  affinities(batch(), workers(), at_hand, fields, out);
 }
 
 void Engine::room_needed(std::int32_t* out) const { esd::room_needed(batch(), state_.directory, workers(), out); }

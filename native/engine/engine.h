@@ -13,6 +13,7 @@
 
 #include "engine/batch/prepared_batch.h"
 #include "engine/batch/preview.h"
+#include "engine/batch/scores.h"
 #include "engine/batch/row_limit.h"
 #include "engine/batch/row_sizes.h"
 #include "engine/batch/training_history.h"
@@ -63,8 +64,8 @@ class Engine {
   // Scores of the prepared batch, as batch/scores.h says. Throw std::invalid_argument when link costs or fields are out
   // of range.
   void costs(const std::int32_t* link_costs, std::int32_t* out) const;
-  void affinity(std::int32_t* out) const;
-  void affinity(const std::vector<std::uint32_t>& fields, std::int32_t* out) const;  // over some fields only
+  void affinity(AtHand at_hand, std::int32_t* out) const;
+  void affinity(AtHand at_hand, const std::vector<std::uint32_t>& fields, std::int32_t* out) const;  // some fields only
   void room_needed(std::int32_t* out) const;
 
   // See TrainingHistory: the first call begins to count trainings.

@@ -165,8 +165,10 @@ void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, 
   const std::vector<std::int32_t> link_costs(engine.workers(), static_cast<std::int32_t>(random.below(1000)));
   std::vector<std::int32_t> scores(samples * engine.workers());
   engine.costs(link_costs.data(), scores.data());
-  engine.affinity(scores.data());
-  if (fields > 0) engine.affinity({static_cast<std::uint32_t>(random.below(fields))}, scores.data());
+  for (const esd::AtHand at_hand : {esd::AtHand::kLatest, esd::AtHand::kTrained}) {
+    engine.affinity(at_hand, scores.data());
+    if (fields > 0) engine.affinity(at_hand, {static_cast<std::uint32_t>(random.below(fields))}, scores.data());
+  }
   if (random.below(3) == 0) engine.training_shares(scores.data());
   check_joint(engine, random, link_costs, samples);
   if (random.below(10) == 0) engine.flush({});

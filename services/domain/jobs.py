@@ -283,16 +283,19 @@ class JobSpec(DispatchOptions):
             if not isinstance(value, kind):
                 raise InvalidArgument(f"{name} of a job is {value!r}, it must be of the type {kind.__name__}")
 
-    def under(self, mechanism: str) -> JobSpec:
+    def under(self, mechanism: str, mechanism_options: MechanismOptions | None = None) -> JobSpec:
         """Returns this job as another mechanism would dispatch it, with the defaults of everything that has one.
 
-        So its links and workloads stay as they are, and it has no option that the other mechanism lacks. Its pushes
-        and its checkpoints are the same.
+        So its links and workloads stay as they are. Its pushes and its checkpoints are the same.
+
+        Args:
+            mechanism: name of the other mechanism.
+            mechanism_options: options of that mechanism; None: their defaults, or it has none.
         """
         options = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
         names = ("sync", "dense_sum", "checkpoint_every", "checkpoint_seconds", "checkpoint_bytes")
         kept = {name: getattr(self, name) for name in names}
-        return replace(self, mechanism=mechanism, **options | kept)
+        return replace(self, **options | kept | {"mechanism": mechanism, "mechanism_options": mechanism_options})
 
     @property
     def table(self) -> TableSpec:

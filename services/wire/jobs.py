@@ -19,7 +19,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.jobs import MAX_WORKERS, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
-from esd.services.domain.mechanisms import OPTIONS, Criterion, MechanismOptions
+from esd.services.domain.mechanisms import OPTIONS, Criterion, LaiaReading, MechanismOptions
 from esd.services.domain.schedules import CONSTANT, Decay, Schedule
 from esd.services.domain.sync import WAYS, Sync
 from esd.services.domain.tables import TableSpec
@@ -27,6 +27,13 @@ from esd.services.wire.dense_sums import decode_dense_sum, encode_dense_sum
 from esd.services.wire.enums import EnumCodec
 from esd.services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table
 
+_READINGS = EnumCodec(
+    LaiaReading,
+    dispatcher_pb2.MechanismOptions.Laia.Reading,
+    "READING_",
+    "laia_reading",
+    unspecified=LaiaReading.CODE,
+)
 CRITERIA = EnumCodec(Criterion, dispatcher_pb2.Criterion, "CRITERION_", "criterion", unspecified=Criterion.MIN2_MIN)
 _DECAYS = EnumCodec(Decay, dispatcher_pb2.Schedule.Decay, "DECAY_", "schedule.decay", unspecified=Decay.CONSTANT)
 _LOSSES = EnumCodec(Loss, dispatcher_pb2.Loss, "LOSS_", "model.loss", unspecified=Loss.BCE)
@@ -238,9 +245,10 @@ def _renewed(described: dict[str, Any]) -> dict[str, Any]:
         renewed["sync"] = {way: ways.get(way, {})}
     given = {old: renewed.pop(old) for old in _OPTIONS_OF_MECHANISMS if old in renewed}
     own = OPTIONS.get(renewed.get("mechanism", ""))
-    if own is not None and given:
+    names = [] if own is None else [option.name for option in fields(own) if option.name in _OPTIONS_OF_MECHANISMS]
+    if own is not None and names and given:
         given.setdefault("alpha", 0.0)  # a share of 0 was not written
-        kept = {option.name: given[option.name] for option in fields(own) if option.name in given}
+        kept = {name: given[name] for name in names if name in given}
         renewed["mechanism_options"] = {own.name.replace("-", "_"): kept}
     return renewed
 
@@ -267,6 +275,7 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "workloads": (tuple, tuple),
     "workload_limits": (_encode_limits, _decode_limits),
     "criterion": (CRITERIA.encode, CRITERIA.decode),
+    "laia_reading": (_READINGS.encode, _READINGS.decode),
     "mechanism_options": (_encode_mechanism, _decode_mechanism),
     "tables": (_encode_tables, _decode_tables),
     "model": (_encode_model, _decode_model),

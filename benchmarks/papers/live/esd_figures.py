@@ -49,8 +49,8 @@ def speed_up(runs: LiveRuns) -> Figure:
         f" {_auc_lost(runs)}; all others have that of LAIA, to rounding. `FAE` is random dispatch with the 2,000"
         " hottest rows replicated, whose all-reduce passes no shaped link here; the paper's profiles the data"
         " before, ours as it trains, and chooses rows every 32 iterations, the first time when the seed says, which"
-        " is what its spread shows. Our LAIA is the harder yardstick (see the simulated page), so that ESD gains"
-        " less over it; `joint`, which counts a shared row once, is what carries the paper's gain over to it.",
+        " is what its spread shows. LAIA is by Herald's code, over which ESD gains less than over its text"
+        " (see the [simulated page](laia.md)).",
     )  # fmt: skip
     for data in DATA:
         for name, setting in {**JOINT, **ESD, "vanilla": VANILLA, "HET 10": HET, "FAE": FAE}.items():

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.dispatcher.core.decision_time import AffordableSteps
-from esd.dispatcher.core.mechanisms.laia import allocate
+from esd.dispatcher.core.mechanisms.laia import allocate, counts_latest
 from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from esd.dispatcher.core.mechanisms.table_profiler import TableProfiler
 from esd.services.domain.batches import SampleBatch
@@ -29,6 +29,7 @@ class LaiaAdaptive:
             tables: k; None derives it from the budget.
         """
         self._seed = job.seed
+        self._latest = counts_latest(job)
         self._fields = job.fields
         self._tables = tables
         self._profiler = TableProfiler(job.fields, job.workers)
@@ -55,7 +56,8 @@ class LaiaAdaptive:
             self._profile(problem.batch)
         tables = self._tables or self._steps.choose(problem.time, self._fields, len(problem.batch), least=1)
         scoring = time.perf_counter()
-        scores = problem.engine.affinity(self._ranking.highest(tables) if tables < self._fields else None)
+        chosen = self._ranking.highest(tables) if tables < self._fields else None
+        scores = problem.engine.affinity(chosen, latest=self._latest)
         scored = time.perf_counter()
         assignment = allocate(scores, problem.capacities, self._seed, problem.iteration)
         other = time.perf_counter() - scored + scoring - started

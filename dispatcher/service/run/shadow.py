@@ -20,6 +20,7 @@ from esd.native.engine import BatchIds
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError
 from esd.services.domain.jobs import JobSpec
+from esd.services.domain.mechanisms import mechanism_text, parse_mechanism
 from esd.services.domain.reports import Registration
 from esd.services.domain.state import ShadowCost
 from esd.services.runtime.threads import named_threads
@@ -73,7 +74,7 @@ class Shadows:
     that looks ahead is as many batches late. Links and workloads stay as they were at the start of the job.
 
     Args:
-        mechanisms: the names of the mechanisms; the job's own is left out.
+        mechanisms: entries as `parse_mechanism` reads them; the job's own mechanism is left out.
     """
 
     def __init__(self, mechanisms: Sequence[str]) -> None:
@@ -104,12 +105,14 @@ class Shadows:
         links, caches = [worker.bandwidth for worker in workers], [worker.cache_rows for worker in workers]
         rows = Snapshot(snapshot.engine) if snapshot is not None else None  # without what another mechanism has learned
         self._next = job.first_iteration
+        own = mechanism_text(job.mechanism, job.mechanism_options)
         self._shadows = [
             _Shadow(
-                Planner(job.under(mechanism), links, caches, snapshot=rows, warm=warm), ShadowCost(mechanism, 0, 0.0)
+                Planner(job.under(*parse_mechanism(text)), links, caches, snapshot=rows, warm=warm),
+                ShadowCost(text, 0, 0.0),
             )
-            for mechanism in self._mechanisms
-            if mechanism != job.mechanism
+            for text in self._mechanisms
+            if mechanism_text(*parse_mechanism(text)) != own
         ]
 
     def follow(self, iteration: int, batch: SampleBatch, ids: BatchIds) -> None:

@@ -144,9 +144,13 @@ ESD_HOT void score_counts(const Samples& samples, const IdTable& table, unsigned
 }
 
 // Whatever its kind, the row's holders cache copies that are latest or took part in its last training.
-IdTable at_hand(const PreparedBatch& batch, unsigned workers) {
+IdTable table_of(const PreparedBatch& batch, unsigned workers, AtHand at_hand) {
   IdTable table(batch.distinct(), workers);
-  for (std::size_t x = 0; x < batch.distinct(); ++x) table.set(x, batch.states[x].holders, 1, 0);
+  if (at_hand == AtHand::kTrained) {
+    for (std::size_t x = 0; x < batch.distinct(); ++x) table.set(x, batch.states[x].holders, 1, 0);
+  } else {
+    for (std::size_t x = 0; x < batch.distinct(); ++x) table.set(x, batch.states[x].latest(), 1, 0);
+  }
   return table;
 }
 
@@ -219,11 +223,11 @@ void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int
   score_costs(all_fields(batch), table, workers, ToCost{link_costs, 1 + pushed_next}, out);
 }
 
-void affinities(const PreparedBatch& batch, unsigned workers, std::int32_t* out) {
-  score_counts(all_fields(batch), at_hand(batch, workers), workers, out);
+void affinities(const PreparedBatch& batch, unsigned workers, AtHand at_hand, std::int32_t* out) {
+  score_counts(all_fields(batch), table_of(batch, workers, at_hand), workers, out);
 }
 
-void affinities(const PreparedBatch& batch, unsigned workers, const std::vector<std::uint32_t>& fields,
+void affinities(const PreparedBatch& batch, unsigned workers, AtHand at_hand, const std::vector<std::uint32_t>& fields,
                 std::int32_t* out) {
   std::vector<BatchIndex> indices;
   std::vector<std::uint32_t> begins;
@@ -244,7 +248,7 @@ void affinities(const PreparedBatch& batch, unsigned workers, const std::vector<
   begins.push_back(static_cast<std::uint32_t>(indices.size()));
   const Samples chosen{indices.data(), batch.ids_per_sample.data(), batch.samples, fields.size(),
                        batch.lengths.empty() ? nullptr : begins.data()};
-  score_counts(chosen, at_hand(batch, workers), workers, out);
+  score_counts(chosen, table_of(batch, workers, at_hand), workers, out);
 }
 
 void room_needed(const PreparedBatch& batch, const CopyDirectory& directory, unsigned workers, std::int32_t* out) {

@@ -15,11 +15,17 @@ namespace esd {
 void expected_costs(const PreparedBatch& batch, unsigned workers, const std::int32_t* link_costs, bool pushed_next,
                     std::int32_t* out);
 
+// Which copies Herald's score counts.
+enum class AtHand {
+  kLatest,   // the latest ones (the paper's text)
+  kTrained,  // also those whose worker took part in the row's last training (the released scheduler)
+};
+
 // Herald's score: out[i, j] counts the distinct ids of sample i that worker j has at hand.
-void affinities(const PreparedBatch& batch, unsigned workers, std::int32_t* out);
+void affinities(const PreparedBatch& batch, unsigned workers, AtHand at_hand, std::int32_t* out);
 
 // The same over some fields only; an id that a sample repeats counts in the first of its fields.
-void affinities(const PreparedBatch& batch, unsigned workers, const std::vector<std::uint32_t>& fields,
+void affinities(const PreparedBatch& batch, unsigned workers, AtHand at_hand, const std::vector<std::uint32_t>& fields,
                 std::int32_t* out);
 
 // out[i, j] is the size of the distinct rows of sample i that worker j does not cache.

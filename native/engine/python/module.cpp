@@ -92,10 +92,11 @@ class SharedEngine {
     return scores([&](std::int32_t* out) { engine_.training_shares(out); });
   }
 
-  nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> affinity(const std::optional<Fields>& fields) {
-    if (!fields) return scores([&](std::int32_t* out) { engine_.affinity(out); });
+  nb::ndarray<nb::numpy, std::int32_t, nb::ndim<2>> affinity(const std::optional<Fields>& fields, bool latest) {
+    const esd::AtHand at_hand = latest ? esd::AtHand::kLatest : esd::AtHand::kTrained;
+    if (!fields) return scores([&](std::int32_t* out) { engine_.affinity(at_hand, out); });
     const std::vector<std::uint32_t> chosen(fields->data(), fields->data() + fields->size());
-    return scores([&](std::int32_t* out) { engine_.affinity(chosen, out); });
+    return scores([&](std::int32_t* out) { engine_.affinity(at_hand, chosen, out); });
   }
 
   nb::tuple joint(const Integers& link_costs, const Integers& capacities, std::uint64_t seed, double seconds,
@@ -342,7 +343,8 @@ NB_MODULE(engine, module) {
       .def("training_shares", &SharedEngine::training_shares)
       .def("preview", &SharedEngine::preview, nb::arg("assignment").noconvert())
       .def("room_needed", &SharedEngine::room_needed)
-      .def("affinity", &SharedEngine::affinity, nb::arg("fields").noconvert() = nb::none())
+      .def("affinity", &SharedEngine::affinity, nb::arg("fields").noconvert() = nb::none(), nb::kw_only(),
+           nb::arg("latest") = false)
       .def("joint", &SharedEngine::joint, nb::arg("link_costs").noconvert(), nb::arg("capacities").noconvert(),
            nb::arg("seed"), nb::arg("seconds") = std::numeric_limits<double>::infinity(), nb::arg("wide_rounds") = 5,
            nb::arg("narrow_rounds") = 30, nb::arg("limits") = nb::none(),

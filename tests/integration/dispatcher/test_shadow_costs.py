@@ -20,7 +20,7 @@ from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.run.results import training_result
 from esd.services.domain.jobs import JobSpec
-from esd.services.domain.mechanisms import EsdOptions
+from esd.services.domain.mechanisms import EsdOptions, parse_mechanism
 from esd.services.domain.state import ShadowCost
 from esd.services.runtime.metrics import REGISTRY
 from esd.services.runtime.settings import SettingsError, load
@@ -32,8 +32,9 @@ BATCHES = [samples(16, seed=seed, job=JOB) for seed in range(12)]
 IDS = [BatchIds(*batch.id_columns) for batch in BATCHES]  # every test's shadows look at the same ones
 
 
-def simulated(job: JobSpec, mechanism: str, cache_rows: int) -> float:
-    planner = Planner(replace(job, mechanism=mechanism), [1e6, 1e6], [cache_rows] * 2)
+def simulated(job: JobSpec, text: str, cache_rows: int) -> float:
+    mechanism, options = parse_mechanism(text)
+    planner = Planner(replace(job, mechanism=mechanism, mechanism_options=options), [1e6, 1e6], [cache_rows] * 2)
     return simulate(planner, BATCHES).cost_seconds
 
 
@@ -43,13 +44,14 @@ def counted(mechanism: str) -> float:
 
 async def test_shadow_costs_equal_the_simulator(start_dispatcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shadow, "_TOGETHER", 5)  # so that some batches are left over
-    before = {mechanism: counted(mechanism) for mechanism in ("random", "laia")}
-    dispatcher = await start_dispatcher(shadow_mechanisms=("random", "esd", "laia"))
+    before = {mechanism: counted(mechanism) for mechanism in ("random", "laia", "laia:text", "esd:0")}
+    dispatcher = await start_dispatcher(shadow_mechanisms=("random", "esd", "laia", "laia:text", "esd:0"))
     await run_to_the_end(dispatcher, JOB, BATCHES)
     state = await state_when(
         dispatcher.client, lambda state: all(cost.iterations == len(BATCHES) for cost in state.shadow_costs)
     )
-    assert [cost.mechanism for cost in state.shadow_costs] == ["random", "laia"], "without the job's own"
+    assert [cost.mechanism for cost in state.shadow_costs] == list(before), "without the job's own"
+    assert state.shadow_costs[-1].cost_seconds != pytest.approx(state.cost_seconds)
     for cost in state.shadow_costs:
         assert cost.cost_seconds == pytest.approx(simulated(JOB, cost.mechanism, 100))
         assert counted(cost.mechanism) - before[cost.mechanism] == pytest.approx(cost.cost_seconds)

@@ -15,7 +15,7 @@ from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import simulate
 from esd.native.engine import Engine
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.mechanisms import EsdOptions
+from esd.services.domain.mechanisms import EsdOptions, LaiaOptions, LaiaReading
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.batches import ids_only
 
@@ -57,7 +57,7 @@ def test_the_profiler_counts_what_the_stream_held(make_batches):
 
 def test_adaptive_laia_is_laia_when_time_does_not_press(make_job, make_batches):
     batches = make_batches(20, samples=24, fields=4, rows=60, seed=8)
-    job = make_job(seed=5, fields=4, workers=3)
+    job = make_job(seed=5, fields=4, workers=3, mechanism="laia")
     engine, adaptive, laia = Engine([60] * 3, "emark"), LaiaAdaptive(job), Laia(job)
     for problem in problems(engine, batches):
         chosen = adaptive.decide(problem).workers
@@ -70,7 +70,8 @@ def test_adaptive_laia_scores_the_chosen_tables_only(make_job, make_batches):
     batches = make_batches(20, samples=24, fields=4, rows=60, seed=8)
     for batch in batches:
         batch.by_field[:, 1] = 77  # the lowest degree of infrequency by far
-    engine, adaptive = Engine([60] * 3, "emark"), LaiaAdaptive(make_job(seed=5, fields=4, workers=3), tables=3)
+    job = make_job(seed=5, fields=4, workers=3, mechanism="laia-adaptive")
+    engine, adaptive = Engine([60] * 3, "emark"), LaiaAdaptive(job, tables=3)
     for problem in problems(engine, batches):
         chosen = adaptive.decide(problem).workers
         scores = engine.affinity(np.array([0, 2, 3], np.uint32))
@@ -85,11 +86,11 @@ def test_adaptive_laia_scores_fewer_tables_the_less_time_it_has(make_job, make_b
     asked = []
 
     class Spy:
-        def affinity(self, fields=None):
+        def affinity(self, fields=None, *, latest=False):
             asked.append(4 if fields is None else len(fields))
-            return engine.affinity(fields)
+            return engine.affinity(fields, latest=latest)
 
-    adaptive = LaiaAdaptive(make_job(seed=5, fields=4, workers=3))
+    adaptive = LaiaAdaptive(make_job(seed=5, fields=4, workers=3, mechanism="laia-adaptive"))
     for t, budget in enumerate([1000.0, 1000.0, 0.0]):
         clock = DecisionTime(time.perf_counter() + budget)
         adaptive.decide(DispatchInput(Spy(), batch, CAPACITIES, t, LINKS, SIZES, time=clock))
@@ -111,22 +112,25 @@ def test_affinity_over_some_fields_counts_their_ids_only(make_job, make_batches)
         engine.affinity(np.array([4], np.uint32))
 
 
-def test_two_choices_score_the_next_batch_as_it_will_be(make_job, make_batches):
+@pytest.mark.parametrize("reading", LaiaReading)
+def test_two_choices_score_the_next_batch_as_it_will_be(make_job, make_batches, reading):
     """With caches that hold everything the foreseen scores of the next batch are the real ones."""
     batches = make_batches(12, samples=24, fields=4, rows=60, seed=8)
     for batch, before in zip(batches[1::2], batches[::2], strict=True):
         batch.by_field[:20] = before.by_field[:20]  # samples whose ids are all trained before
-    engine, two_choices, kept = Engine([60] * 3, "emark"), LaiaTwoChoices(make_job(seed=5)), Counter()
+    job = make_job(seed=5, mechanism="laia-two-choices", mechanism_options=LaiaOptions(reading))
+    engine, two_choices, kept = Engine([60] * 3, "emark"), LaiaTwoChoices(job), Counter()
+    latest = reading is LaiaReading.TEXT
     for problem in problems(engine, batches):
         before = engine.snapshot()
-        scores, outcomes = engine.affinity(), {}
+        scores, outcomes = engine.affinity(latest=latest), {}
         first = allocate(scores, CAPACITIES, 5, problem.iteration)
         second = allocate(scores, CAPACITIES, (5 + 0x9E3779B97F4A7C15) % 2**64, problem.iteration)
         for name, workers in (("second", second), ("first", first)):
             if problem.lookahead:
                 engine.commit(workers)
                 engine.prepare(problem.lookahead[0].by_field)
-                later = engine.affinity()
+                later = engine.affinity(latest=latest)
                 best = allocate(later, CAPACITIES, 5, problem.iteration + 1)
                 outcomes[name] = sum(int(s[j]) for s, j in zip(scores, workers, strict=True))
                 outcomes[name] += sum(int(s[j]) for s, j in zip(later, best, strict=True))

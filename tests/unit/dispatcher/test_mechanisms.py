@@ -72,7 +72,7 @@ def warm_engine(make_job, make_batches):
 @pytest.mark.parametrize("capacities", [[8, 8, 8], [20, 3, 1], [0, 24, 0], [12, 0, 12]])
 def test_laia_gives_each_sample_in_turn_the_best_worker_with_room(make_job, warm_engine, capacities):
     scores = warm_engine.affinity()
-    assignment = decide(Laia(make_job(seed=5)), warm_engine, capacities, 11).workers
+    assignment = decide(Laia(make_job(seed=5, mechanism="laia")), warm_engine, capacities, 11).workers
     room = int32(capacities)
     for sample, worker in enumerate(assignment):
         assert room[worker] > 0
@@ -96,7 +96,7 @@ def test_allocation_equals_its_reference(capacities):
 def test_laia_breaks_ties_evenly(make_job):
     engine, workers = Engine([4] * 4, "lru"), Counter()
     engine.prepare(np.array([[1], [2], [3], [4]], np.uint64))
-    laia = Laia(make_job(seed=9))
+    laia = Laia(make_job(seed=9, mechanism="laia"))
     for t in range(4000):
         workers[int(decide(laia, engine, [1, 1, 1, 1], t).workers[0])] += 1
     assert max(abs(count - 1000) for count in workers.values()) < 5 * np.sqrt(1000)
@@ -199,6 +199,6 @@ def test_replay_refuses_what_its_table_does_not_cover(capacities, iteration):
 
 def test_mechanisms_do_not_change_the_state(make_job, warm_engine):
     before = warm_engine.snapshot()
-    for mechanism in (Random(make_job()), Laia(make_job()), Hash(make_job(mechanism="hash"))):
+    for mechanism in (Random(make_job()), Laia(make_job(mechanism="laia")), Hash(make_job(mechanism="hash"))):
         decide(mechanism, warm_engine, [8, 8, 8], 11)
     assert warm_engine.snapshot() == before

@@ -67,8 +67,8 @@ def test_the_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     assert assignments[0] != assignments[1]
     with pytest.raises(InvalidArgument, match=rf"by_field is {len(features)}, it must be in 0\.\."):
         replace(job, mechanism_options=ByFieldOptions(by_field=len(features)))
-    with pytest.raises(InvalidArgument, match="mechanism laia has none"):
-        replace(job, mechanism="laia")
+    with pytest.raises(InvalidArgument, match="mechanism random has none"):
+        replace(job, mechanism="random")
 
 
 # Three rows are trained by one worker, in an iteration each; every second iteration lets it push what it trained.

@@ -148,15 +148,16 @@ class ReferenceEngine:
             return after
         return link_costs[j] + after + (link_costs[min(row.workers)] if row.kind == "owned" else 0)
 
-    def affinity(self, fields: Sequence[int] | None = None) -> list[list[int]]:
+    def affinity(self, fields: Sequence[int] | None = None, *, latest: bool = False) -> list[list[int]]:
         """Counts ids of some fields, of which an id that its sample repeats is in the first."""
+        at_hand = Row.has_latest if latest else (lambda row, j: j in row.workers)
         chosen = []
         for sample, counts in zip(self.batch, self.lengths, strict=True):
             field_of: dict[int, int] = {}
             for x, f in zip(sample, [f for f, count in enumerate(counts) for _ in range(count)], strict=True):
                 field_of.setdefault(x, f)
             chosen.append([x for x, f in field_of.items() if fields is None or f in fields])
-        return [[sum(j in self.rows[x].workers for x in sample) for j in range(self.n)] for sample in chosen]
+        return [[sum(at_hand(self.rows[x], j) for x in sample) for j in range(self.n)] for sample in chosen]
 
     def room_needed(self) -> list[list[int]]:
         return [

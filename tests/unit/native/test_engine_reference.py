@@ -110,9 +110,11 @@ def run_both(
     prepare_both(engine, reference, batch, rng)
     link_costs = [rng.choice((0, 1, 10, 1000)) for _ in range(n)]
     assert engine.costs(np.array(link_costs, dtype=np.int32)).tolist() == reference.costs(link_costs)
-    assert engine.affinity().tolist() == reference.affinity()
+    latest = rng.random() < 0.5
+    assert engine.affinity(latest=latest).tolist() == reference.affinity(latest=latest)
     fields = sorted(rng.sample(range(batch.shape[1]), rng.randint(1, batch.shape[1])))
-    assert engine.affinity(np.array(fields, np.uint32)).tolist() == reference.affinity(fields)
+    scores = engine.affinity(np.array(fields, np.uint32), latest=latest)
+    assert scores.tolist() == reference.affinity(fields, latest=latest)
     assert engine.room_needed().tolist() == reference.room_needed()
     assignment = random_assignment(rng, len(batch), n)
     if present is not None:

@@ -11,7 +11,17 @@ from esd.run.options import RunOptions
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import single_ids
 from esd.services.domain.jobs import JobSpec
-from esd.services.domain.mechanisms import Criterion, EsdOptions, HashOptions, JointOptions, MechanismOptions
+from esd.services.domain.mechanisms import (
+    Criterion,
+    EsdOptions,
+    HashOptions,
+    JointOptions,
+    LaiaOptions,
+    LaiaReading,
+    MechanismOptions,
+    mechanism_text,
+    parse_mechanism,
+)
 
 
 def job_of(options: RunOptions) -> JobSpec:
@@ -30,7 +40,9 @@ def job_of(options: RunOptions) -> JobSpec:
             {"mechanism": "esd-priced", "criterion": Criterion.ROW_MEAN, "solver": "paths", "eviction_term": True},
             EsdOptions(criterion=Criterion.ROW_MEAN, solver="paths", eviction_term=True),
         ),
-        ({"mechanism": "laia"}, None),
+        ({"mechanism": "laia"}, LaiaOptions()),
+        ({"mechanism": "laia-adaptive", "laia_reading": LaiaReading.TEXT}, LaiaOptions(LaiaReading.TEXT)),
+        ({"mechanism": "random"}, None),
         ({"mechanism": "unknown"}, None),  # the dispatcher refuses it
     ],
 )
@@ -63,3 +75,36 @@ def test_the_options_under_another_mechanism_are_its_defaults() -> None:
         assert options.under("random") == RunOptions(mechanism="random", workers=3)
         with pytest.raises(InvalidArgument, match="random has no such option"):
             job_of(replace(options, mechanism="random"))
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "options"),
+    [
+        ("random", "random", None),
+        ("laia", "laia", None),
+        ("laia:text", "laia", LaiaOptions(LaiaReading.TEXT)),
+        ("esd:0.5", "esd", EsdOptions(0.5)),
+        ("joint:4", "joint", JointOptions(4)),
+        ("hash:2", "hash", HashOptions(2)),
+    ],
+)
+def test_an_entry_of_a_list_of_mechanisms_has_a_value_of_the_first_option(
+    text: str, name: str, options: MechanismOptions | None
+) -> None:
+    assert parse_mechanism(text) == (name, options)
+    assert mechanism_text(name, options) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        ("laia:paper", "mechanism 'laia:paper' has 'paper' as laia_reading, it must be text, code"),
+        ("joint:many", "mechanism 'joint:many' has 'many' as horizon, it must be of type int"),
+        ("joint:65", "horizon is 65, it must be in 1..64"),
+        ("random:1", "mechanism 'random:1' has a value after its name, random has no options"),
+    ],
+)
+def test_a_value_that_is_none_of_the_first_option_is_refused(text: str, refusal: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        parse_mechanism(text)
+    assert str(refused.value) == refusal

@@ -13,7 +13,16 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
-from esd.services.domain.mechanisms import OPTIONS, Criterion, EsdOptions, HashOptions, JointOptions, MechanismOptions
+from esd.services.domain.mechanisms import (
+    OPTIONS,
+    Criterion,
+    EsdOptions,
+    HashOptions,
+    JointOptions,
+    LaiaOptions,
+    LaiaReading,
+    MechanismOptions,
+)
 from esd.services.domain.schedules import CONSTANT, Decay, Schedule
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.wire.jobs import CRITERIA, decode_job, encode_job
@@ -54,7 +63,8 @@ OF_ESD = st.builds(
 )
 # The options of each mechanism, for samples of so many fields.
 MECHANISMS: dict[str, Callable[[int], st.SearchStrategy[MechanismOptions | None]]] = {
-    "laia": lambda _: st.none(),
+    "random": lambda _: st.none(),
+    "laia": lambda _: st.builds(LaiaOptions, st.sampled_from(LaiaReading)),
     "esd": lambda _: OF_ESD,
     "esd-priced": lambda _: OF_ESD,
     "joint": lambda _: st.builds(JointOptions, st.integers(1, 64)),
@@ -201,7 +211,7 @@ def test_an_unknown_criterion_is_refused(number: int) -> None:
             lambda job: setattr(job.mechanism_options.joint, "horizon", 2),
             r"=2\), mechanism esd takes EsdOptions",
         ),
-        (lambda job: setattr(job, "mechanism", "laia"), r"is EsdOptions\(.*\), mechanism laia has none"),
+        (lambda job: setattr(job, "mechanism", "random"), r"is EsdOptions\(.*\), mechanism random has none"),
         (lambda job: job.workloads.extend([8, 0]), "2 workloads given for 3 workers"),
         (lambda job: job.workloads.extend([8, 1, 0]), "must sum to batch_size 8"),
         (lambda job: job.ClearField("parameter_servers"), "parameter_servers is empty"),
