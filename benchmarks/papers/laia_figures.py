@@ -1,4 +1,4 @@
-"""LAIA by both of its readings: what ESD and joint save against each, and what the readings cost, in many settings."""
+"""LAIA by both of its readings: the savings of ESD and joint against each, and the costs of the readings, in many settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def figures(runs: Sequence[Runs]) -> Iterator[Figure]:
 
 
 def reductions(runs: Sequence[Runs], key: str, name: str, setting: Setting, paper: str) -> Figure:
-    """Makes the figure of what one mechanism saves against both readings."""
+    """Makes the figure of the savings of one mechanism against both readings."""
     figure = Figure(
         key, f"The cost of {name} below LAIA's", "% against LAIA by Herald's text and by its code", paper,
         "Ties are random under both readings, as in Herald's text.",

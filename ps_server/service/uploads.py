@@ -23,7 +23,7 @@ async def receive_upload(
         chunks: the chunks, in the order of their arrival.
         subject: describes the destination of a chunk; the description must be the same for all chunks of an upload.
         limit: the most bytes of an upload.
-        remedy: what to do about a longer upload, for the error.
+        remedy: the way to allow a longer upload, for the error.
         share: the share of the memory budget that the upload uses.
 
     Raises:

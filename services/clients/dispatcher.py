@@ -160,7 +160,7 @@ class DispatcherClient:
     def describe_page(self, job: str) -> str:
         """Returns the document of a job's page, with the history of its figures, as JSON.
 
-        The fields are those of the page's /state.json; this call needs no page.
+        The fields equal the fields of the page's /state.json; this call needs no page.
 
         Args:
             job: name of the job.

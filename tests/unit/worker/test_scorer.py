@@ -1,4 +1,4 @@
-"""Held-out samples are scored with the model of a checkpoint, whatever else a checkpoint holds."""
+"""Held-out samples are scored with the model of a checkpoint, also where the checkpoint holds further arrays."""
 
 from __future__ import annotations
 
