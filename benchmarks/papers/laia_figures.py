@@ -1,4 +1,4 @@
-"""LAIA by both of its readings: the savings of ESD and joint against each, and the costs of the readings, in many settings."""
+"""LAIA by both of its readings: the savings of ESD and joint against each, and the costs of the readings."""
 
 from __future__ import annotations
 

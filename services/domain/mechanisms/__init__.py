@@ -64,7 +64,7 @@ def parse_mechanism(text: str) -> tuple[str, MechanismOptions | None]:
     if own is None:
         raise InvalidArgument(f"mechanism {text!r} has a value after its name, {name} has no options")
     option, default = _first_option(own)
-    kind = type(default) if isinstance(default, float | Enum) else int
+    kind: type[Any] = type(default) if isinstance(default, float | Enum) else int
     try:
         return name, own(**{option: kind(value)})
     except ValueError:
