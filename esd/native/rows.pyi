@@ -65,8 +65,57 @@ def decode_records(ids: Ids, values: list[bytes | None], width: int) -> tuple[Ve
 def split_records(place: int, fields: list[bytes], values: list[bytes], width: int) -> tuple[Ids, Versions, Rows, Ids]:
     """Returns all rows in fields of the hash at one place: ids, versions and floats, and the ids of damaged ones."""
 
+class IdSet:
+    """A set of ids, 11 to 14 bytes each. It is thread-safe.
+
+    Attributes:
+        memory_bytes: bytes of memory that the set takes.
+    """
+
+    memory_bytes: int
+
+    def __init__(self) -> None: ...
+    def add(self, ids: Ids) -> NDArray[np.bool_]:
+        """Adds ids. Returns which were new, bool [r]; the first of several equal ids counts as new."""
+
+    def __len__(self) -> int: ...
+
+class PreImages:
+    """The rows of a RowTable that have changed since a cut, as they were at the cut. It is thread-safe.
+
+    The writing methods of RowTable add to it. A row that did not exist at the cut takes 11 to 14 bytes, any other one
+    as much as in the table.
+
+    Attributes:
+        memory_bytes: bytes of memory that the pre-images take.
+    """
+
+    memory_bytes: int
+
+    def __init__(self, width: int) -> None: ...
+    def kept(self, ids: Ids) -> NDArray[np.bool_]:
+        """Returns which rows have changed since the cut, bool [r]."""
+
+    def overlay(self, ids: Ids, versions: Versions, rows: Rows) -> None:
+        """Gives changed rows their versions and values at the cut, version 0 and zeros where a row did not exist.
+
+        Args:
+            ids: uint64 [r].
+            versions: int64 [r], changed in place.
+            rows: float32 [r, W], changed in place.
+        """
+
+    def scan(self, cursor: int, limit: int) -> tuple[int, Ids, Versions, Rows]:
+        """Returns the next cursor, and ids, versions and rows of up to `limit` changed rows; none at the end.
+
+        The first cursor is 0. The rows that did not exist at the cut come last, at version 0. While rows are added,
+        some of these may be skipped or repeated.
+        """
+
+    def __len__(self) -> int: ...
+
 class RowTable:
-    """The memory store's table from ids to versions and rows. It is thread-safe and grows in chunks, without a stall.
+    """The memory store's table from ids to versions and rows. It is thread-safe and grows in slabs, without a stall.
 
     Attributes:
         width: W, the floats of a row.
@@ -85,19 +134,27 @@ class RowTable:
     def read(self, ids: Ids) -> tuple[Versions, Rows]:
         """Returns the versions, int64 [r], and the rows, float32 [r, W]; version 0 and zeros for an absent row."""
 
-    def write_newer(self, ids: Ids, versions: Versions, rows: Rows) -> NDArray[np.bool_]:
-        """Stores each row whose version is above the stored one. Returns which rows were stored, bool [r]."""
+    def write_newer(
+        self, ids: Ids, versions: Versions, rows: Rows, pre_images: PreImages | None = None
+    ) -> NDArray[np.bool_]:
+        """Stores each row whose version is above the stored one. Returns which rows were stored, bool [r].
+
+        The previous row is kept in `pre_images` before it is replaced.
+        """
 
     def overwrite(self, ids: Ids, versions: Versions, rows: Rows) -> None:
         """Stores each row, in place of the stored one. Version 0 removes the row."""
 
-    def forget_older(self, ids: Ids, below: int) -> int:
-        """Removes the rows whose version is below `below`; returns their number. Their space is reused."""
+    def forget_older(self, ids: Ids, below: int, pre_images: PreImages | None = None) -> int:
+        """Removes the rows whose version is below `below`; returns their number. Their space is reused.
+
+        A row is kept in `pre_images` before it is removed.
+        """
 
     def scan(self, cursor: int, limit: int) -> tuple[int, Ids, Versions, Rows]:
         """Returns the next cursor, and ids, versions and rows of up to `limit` rows from `cursor` on; none at the end.
 
-        The first cursor is 0.
+        The first cursor is 0. A row that is stored from the first call to the last is returned once.
         """
 
     def __len__(self) -> int: ...
@@ -287,7 +344,7 @@ class FrameTable:
         frame: HeldFrame,
         rows: RowTable,
         partials: PartialGradients,
-        pre_images: RowTable | None,
+        pre_images: PreImages | None,
         waiting: WaitingRows,
         limit: int,
     ) -> Applied:

@@ -20,6 +20,7 @@
 #include "rows/exact_pulls.h"
 #include "rows/frame_push.h"
 #include "rows/partial_gradients.h"
+#include "rows/pre_images.h"
 #include "rows/row_table.h"
 #include "rows/waiting_rows.h"
 #include "wire/answer_writer.h"
@@ -116,7 +117,7 @@ bool do_frame(const TableFacts& facts, const TableParts& parts, const wire::Fram
 }
 
 Applied apply(const TableFacts& facts, const HeldFrame& held, RowTable& rows, PartialGradients& partials,
-              RowTable* pre_images, WaitingRows& waiting, std::size_t limit) {
+              PreImages* pre_images, WaitingRows& waiting, std::size_t limit) {
   require(rows.width() == facts.initial.width && partials.dimension() == facts.initial.dimension &&
               (!pre_images || pre_images->width() == rows.width()),
           "the table has another width");

@@ -15,6 +15,7 @@
 #include "rows/initial_rows.h"
 #include "rows/optimizers.h"
 #include "rows/partial_gradients.h"
+#include "rows/pre_images.h"
 #include "rows/row_table.h"
 #include "rows/waiting_rows.h"
 #include "wire/answer_writer.h"
@@ -51,7 +52,7 @@ struct TableFacts {
 struct TableParts {
   RowTable& rows;
   PartialGradients& partials;
-  RowTable* pre_images;  // null: none are kept
+  PreImages* pre_images;  // null: none are kept
   WaitingRows& waiting;
 };
 

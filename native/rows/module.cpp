@@ -14,7 +14,7 @@
 #include "rows/optimizers.h"
 #include "rows/partial_gradients.h"
 #include "rows/records_module.h"
-#include "rows/row_table.h"
+#include "rows/tables_module.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -89,64 +89,6 @@ void apply_adam(InOut2<float> rows, In2<float> gradients, In1<std::uint32_t> ste
     const std::int64_t step = steps.data()[i];
     adam(rows.data() + i * 3 * d, gradients.data() + i * d, &step, 1, d, {rates.data()[i], epsilon, beta1, beta2});
   }
-}
-
-nb::object table_versions(const RowTable& table, In1<std::uint64_t> ids) {
-  const std::size_t n = ids.size();
-  const Buffer<std::int64_t> versions(n);
-  {
-    const nb::gil_scoped_release release;
-    table.versions(ids.data(), n, versions.data);
-  }
-  return versions.array(n);
-}
-
-nb::tuple table_read(const RowTable& table, In1<std::uint64_t> ids) {
-  const std::size_t n = ids.size();
-  const Buffer<std::int64_t> versions(n);
-  const Buffer<float> rows(n * table.width());
-  {
-    const nb::gil_scoped_release release;
-    table.read(ids.data(), n, versions.data, rows.data);
-  }
-  return nb::make_tuple(versions.array(n), rows.array(n, table.width()));
-}
-
-nb::object table_write_newer(RowTable& table, In1<std::uint64_t> ids, In1<std::int64_t> versions, In2<float> rows) {
-  const std::size_t n = ids.size();
-  require(versions.size() == n && rows.shape(0) == n, "ids, versions and rows differ in length");
-  require(rows.shape(1) == table.width(), "rows do not have the table's width");
-  const Buffer<bool> stored(n);
-  {
-    const nb::gil_scoped_release release;
-    table.write_newer(ids.data(), n, versions.data(), rows.data(), stored.data);
-  }
-  return stored.array(n);
-}
-
-void table_overwrite(RowTable& table, In1<std::uint64_t> ids, In1<std::int64_t> versions, In2<float> rows) {
-  const std::size_t n = ids.size();
-  require(versions.size() == n && rows.shape(0) == n, "ids, versions and rows differ in length");
-  require(rows.shape(1) == table.width(), "rows do not have the table's width");
-  const nb::gil_scoped_release release;
-  table.overwrite(ids.data(), n, versions.data(), rows.data());
-}
-
-std::size_t table_forget_older(RowTable& table, In1<std::uint64_t> ids, std::int64_t below) {
-  const nb::gil_scoped_release release;
-  return table.forget_older(ids.data(), ids.size(), below);
-}
-
-nb::tuple table_scan(const RowTable& table, std::uint64_t cursor, std::size_t limit) {
-  const Buffer<std::uint64_t> ids(limit);
-  const Buffer<std::int64_t> versions(limit);
-  const Buffer<float> rows(limit * table.width());
-  std::size_t n = 0;
-  {
-    const nb::gil_scoped_release release;
-    n = table.scan(cursor, limit, ids.data, versions.data, rows.data);
-  }
-  return nb::make_tuple(cursor, ids.array(n), versions.array(n), rows.array(n, table.width()));
 }
 
 // The columns of a block of gradients. `check` throws if columns differ in length.
@@ -261,19 +203,6 @@ NB_MODULE(rows, m) {
   m.def("adam", &apply_adam, "rows"_a.noconvert(), "gradients"_a, "steps"_a, "rates"_a, "epsilon"_a, "beta1"_a,
         "beta2"_a);
 
-  nb::class_<RowTable>(m, "RowTable")
-      .def(nb::init<std::size_t>(), "width"_a)
-      .def("versions", &table_versions, "ids"_a)
-      .def("read", &table_read, "ids"_a)
-      .def("write_newer", &table_write_newer, "ids"_a, "versions"_a, "rows"_a)
-      .def("overwrite", &table_overwrite, "ids"_a, "versions"_a, "rows"_a)
-      .def("forget_older", &table_forget_older, "ids"_a, "below"_a)
-      .def("scan", &table_scan, "cursor"_a, "limit"_a)
-      .def("__len__", &RowTable::size)
-      .def_prop_ro("width", &RowTable::width)
-      .def_prop_ro("trainings", &RowTable::trainings)
-      .def_prop_ro("memory_bytes", &RowTable::memory_bytes);
-
   nb::class_<PartialGradients>(m, "PartialGradients")
       .def(nb::init<std::size_t>(), "dimension"_a)
       .def("inspect", &partials_inspect, "ids"_a, "targets"_a, "contributors"_a, "steps"_a, "worker"_a)
@@ -286,6 +215,7 @@ NB_MODULE(rows, m) {
 
   bind_exchange(m);
   bind_records(m);
+  bind_tables(m);
 }
 
 }  // namespace esd::rows

@@ -1,19 +1,22 @@
 // The memory store's table from ids to versions and rows. It is thread-safe and grows without a stall.
 //
-// Rows are spread over segments, each with its own lock, hash index and row chunks. Chunks never move, so growth copies
-// no row. The index of a segment doubles alone, so no pause is longer than one segment's rehash (1/256 of the table).
-// The space of a removed row is given to the next new one.
+// Rows are spread over segments, each with its own lock, index and slabs of rows. Slabs never move, so growth copies no
+// row. The index of a segment grows alone and by a quarter, so no pause is longer than the copy of one index (8 bytes for
+// each row of 1/64 of the table). The space of a removed row is given to the next new one.
+//
+// A row takes 16 bytes in addition to its floats, and 11 to 14 bytes of an index.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "common/mix64.h"
+#include "common/pages.h"
+#include "rows/probe_table.h"
 
 namespace esd::rows {
 
@@ -25,8 +28,8 @@ inline bool continues(std::int64_t version) { return (version >> 30 & 1) != 0; }
 
 class RowTable {
  public:
-  explicit RowTable(std::size_t width) : width_(width), stride_(sizeof(Header) + (width * sizeof(float) + 7) / 8 * 8) {
-    while (chunk_rows() * 2 * stride_ <= kChunkBytes) ++chunk_shift_;
+  explicit RowTable(std::size_t width) : width_(width), stride_(kHeaderBytes + width * sizeof(float)) {
+    while ((slab_rows() * 2) * stride_ <= kSlabBytes) ++slab_shift_;
   }
 
   std::size_t width() const { return width_; }
@@ -34,104 +37,96 @@ class RowTable {
   // Reads the versions of n rows, 0 for an absent row.
   void versions(const std::uint64_t* ids, std::size_t n, std::int64_t* out) const {
     for (std::size_t i = 0; i < n; ++i) {
-      const std::uint64_t hash = mix64(ids[i]);
-      const Segment& segment = segments_[hash >> kSegmentShift];
-      const std::lock_guard lock(segment.mutex);
-      const std::byte* record = find(segment, hash, ids[i]);
-      out[i] = record ? header(record).version : 0;
+      look_up(ids[i], [&](std::int64_t version, const std::byte*) { out[i] = version; });
     }
   }
 
   // Reads versions and rows [n, W], version 0 and zeros for an absent row.
   void read(const std::uint64_t* ids, std::size_t n, std::int64_t* versions, float* rows) const {
     for (std::size_t i = 0; i < n; ++i) {
-      const std::uint64_t hash = mix64(ids[i]);
-      const Segment& segment = segments_[hash >> kSegmentShift];
-      const std::lock_guard lock(segment.mutex);
-      const std::byte* record = find(segment, hash, ids[i]);
-      versions[i] = record ? header(record).version : 0;
-      if (record) {
-        std::memcpy(rows + i * width_, record + sizeof(Header), width_ * sizeof(float));
-      } else {
-        std::memset(rows + i * width_, 0, width_ * sizeof(float));
-      }
-    }
-  }
-
-  // Stores each row whose version is above the stored one. Writes to stored[i] whether row i was stored.
-  void write_newer(const std::uint64_t* ids, std::size_t n, const std::int64_t* versions, const float* rows,
-                   bool* stored) {
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint64_t hash = mix64(ids[i]);
-      Segment& segment = segments_[hash >> kSegmentShift];
-      const std::lock_guard lock(segment.mutex);
-      std::byte* record = find(segment, hash, ids[i]);
-      stored[i] = versions[i] > (record ? header(record).version : 0);
-      if (!stored[i]) continue;
-      if (!record) record = insert(segment, hash, ids[i]);
-      put(segment, record, versions[i], rows + i * width_);
+      look_up(ids[i], [&](std::int64_t version, const std::byte* floats) {
+        versions[i] = version;
+        if (floats) {
+          std::memcpy(rows + i * width_, floats, width_ * sizeof(float));
+        } else {
+          std::memset(rows + i * width_, 0, width_ * sizeof(float));
+        }
+      });
     }
   }
 
   // Calls take(version, floats) with the version of one row, 0 if it is absent, and its floats [W], which stay
-  // unchanged during the call.
+  // unchanged during the call; null if it is absent.
   template <typename Take>
   void look_up(std::uint64_t id, const Take& take) const {
     const std::uint64_t hash = mix64(id);
-    const Segment& segment = segments_[hash >> kSegmentShift];
+    const Segment& segment = segment_of(hash);
     const std::lock_guard lock(segment.mutex);
     const std::byte* record = find(segment, hash, id);
-    take(record ? header(record).version : 0, record ? record + sizeof(Header) : nullptr);
+    take(record ? version_of(record) : 0, record ? record + kHeaderBytes : nullptr);
   }
 
-  // Stores one row, whose floats [W] may lie at any address, if its version is above the stored one. The previous row
-  // is first kept in `pre_images`, if these are given and do not have the row yet, one version above its own.
-  bool write_newer(std::uint64_t id, std::int64_t version, const void* row, RowTable* pre_images) {
+  bool has(std::uint64_t id) const {
     const std::uint64_t hash = mix64(id);
-    Segment& segment = segments_[hash >> kSegmentShift];
+    const Segment& segment = segment_of(hash);
+    const std::lock_guard lock(segment.mutex);
+    return find(segment, hash, id) != nullptr;
+  }
+
+  // Stores one row, whose floats [W] may lie at any address, if its version is above the stored one. Before that, the
+  // previous row is kept in `pre_images`, unless these are null.
+  template <typename PreImages>
+  bool write_newer(std::uint64_t id, std::int64_t version, const void* row, PreImages* pre_images) {
+    const std::uint64_t hash = mix64(id);
+    Segment& segment = segment_of(hash);
     const std::lock_guard lock(segment.mutex);
     std::byte* record = find(segment, hash, id);
-    const std::int64_t before = record ? header(record).version : 0;
+    const std::int64_t before = record ? version_of(record) : 0;
     if (version <= before) return false;
-    if (pre_images) pre_images->keep(id, before + 1, record ? record + sizeof(Header) : nullptr);
+    if (pre_images) pre_images->keep(id, before, record ? record + kHeaderBytes : nullptr);
     if (!record) record = insert(segment, hash, id);
     put(segment, record, version, row);
     return true;
   }
 
-  // Stores each row, in place of the stored one; version 0 removes the row.
-  void overwrite(const std::uint64_t* ids, std::size_t n, const std::int64_t* versions, const float* rows) {
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint64_t hash = mix64(ids[i]);
-      Segment& segment = segments_[hash >> kSegmentShift];
-      const std::lock_guard lock(segment.mutex);
-      if (versions[i] == 0) {
-        forget(segment, hash, ids[i]);
-        continue;
-      }
-      std::byte* record = find(segment, hash, ids[i]);
-      if (!record) record = insert(segment, hash, ids[i]);
-      put(segment, record, versions[i], rows + i * width_);
-    }
+  // Stores a row unless it exists.
+  void add(std::uint64_t id, std::int64_t version, const void* row) {
+    const std::uint64_t hash = mix64(id);
+    Segment& segment = segment_of(hash);
+    const std::lock_guard lock(segment.mutex);
+    if (!find(segment, hash, id)) put(segment, insert(segment, hash, id), version, row);
   }
 
-  // Removes each row whose version is below `below`; returns their number. Their space is reused.
-  std::size_t forget_older(const std::uint64_t* ids, std::size_t n, std::int64_t below) {
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint64_t hash = mix64(ids[i]);
-      Segment& segment = segments_[hash >> kSegmentShift];
-      const std::lock_guard lock(segment.mutex);
-      const std::byte* record = find(segment, hash, ids[i]);
-      if (!record || header(record).version >= below) continue;
-      forget(segment, hash, ids[i]);
-      ++count;
+  // Stores a row in place of the stored one; version 0 removes it.
+  void overwrite(std::uint64_t id, std::int64_t version, const float* row) {
+    const std::uint64_t hash = mix64(id);
+    Segment& segment = segment_of(hash);
+    const std::lock_guard lock(segment.mutex);
+    std::byte* record = find(segment, hash, id);
+    if (version == 0) {
+      if (record) remove(segment, hash, record);
+      return;
     }
-    return count;
+    if (!record) record = insert(segment, hash, id);
+    put(segment, record, version, row);
+  }
+
+  // Removes a row if its version is below `below`; returns whether it did. The space is reused. Before that, the row is
+  // kept in `pre_images`, unless these are null.
+  template <typename PreImages>
+  bool forget_older(std::uint64_t id, std::int64_t below, PreImages* pre_images) {
+    const std::uint64_t hash = mix64(id);
+    Segment& segment = segment_of(hash);
+    const std::lock_guard lock(segment.mutex);
+    std::byte* record = find(segment, hash, id);
+    if (!record || version_of(record) >= below) return false;
+    if (pre_images) pre_images->keep(id, version_of(record), record + kHeaderBytes);
+    remove(segment, hash, record);
+    return true;
   }
 
   // Copies up to `limit` rows from `cursor` on, which starts at 0 and is advanced past them. Returns their number, 0 at
-  // the end.
+  // the end. A row that is stored all the time is copied exactly once.
   std::size_t scan(std::uint64_t& cursor, std::size_t limit, std::uint64_t* ids, std::int64_t* versions,
                    float* rows) const {
     std::size_t n = 0;
@@ -139,125 +134,110 @@ class RowTable {
       const Segment& segment = segments_[cursor >> 32];
       const std::lock_guard lock(segment.mutex);
       std::size_t slot = cursor & 0xffffffffULL;
-      for (; n < limit && slot < segment.size; ++slot) {
+      for (; n < limit && slot < segment.slots; ++slot) {
         const std::byte* record = at(segment, slot);
-        if (header(record).version == 0) continue;
-        ids[n] = header(record).id;
-        versions[n] = header(record).version;
-        std::memcpy(rows + n * width_, record + sizeof(Header), width_ * sizeof(float));
+        if (version_of(record) == 0) continue;
+        ids[n] = id_of(record);
+        versions[n] = version_of(record);
+        std::memcpy(rows + n * width_, record + kHeaderBytes, width_ * sizeof(float));
         ++n;
       }
-      cursor = slot < segment.size ? (cursor >> 32 << 32 | slot) : ((cursor >> 32) + 1) << 32;
+      cursor = slot < segment.slots ? (cursor >> 32 << 32 | slot) : ((cursor >> 32) + 1) << 32;
     }
     return n;
   }
 
   std::size_t size() const {
-    std::size_t total = 0;
-    for (const Segment& segment : segments_) {
-      const std::lock_guard lock(segment.mutex);
-      total += segment.size - segment.vacant.size();
-    }
-    return total;
+    return sum<std::size_t>([](const Segment& segment) { return segment.index.used(); });
   }
 
   // The trainings of all rows in their present lives.
   std::int64_t trainings() const {
-    std::int64_t total = 0;
-    for (const Segment& segment : segments_) {
-      const std::lock_guard lock(segment.mutex);
-      total += segment.trainings;
-    }
-    return total;
+    return sum<std::int64_t>([](const Segment& segment) { return segment.trainings; });
   }
 
   std::size_t memory_bytes() const {
-    std::size_t total = sizeof(*this);
-    for (const Segment& segment : segments_) {
-      const std::lock_guard lock(segment.mutex);
-      total += segment.index.capacity() * sizeof(Entry) + segment.vacant.capacity() * sizeof(std::uint32_t) +
-               segment.chunks.size() * (chunk_rows() * stride_);
-    }
-    return total;
+    return sizeof(*this) + sum<std::size_t>([this](const Segment& segment) {
+             return segment.index.memory_bytes() + segment.slots * stride_ +
+                    segment.vacant.capacity() * sizeof(std::uint32_t);
+           });
   }
 
  private:
-  static constexpr std::size_t kSegments = 256;
-  static constexpr int kSegmentShift = 56;  // The segment is the top byte of the hash.
-  static constexpr std::size_t kChunkBytes = 64 * 1024;
-  static constexpr std::uint64_t kFibonacci = 0x9e3779b97f4a7c15ULL;
-
-  struct Header {
-    std::uint64_t id;
-    std::int64_t version;
-  };
+  static constexpr std::size_t kSegments = 64;
+  static constexpr int kSegmentShift = 58;  // The segment is the top 6 bits of the hash.
+  static constexpr std::size_t kSlabBytes = 512 * 1024;
+  static constexpr std::size_t kHeaderBytes = 16;  // of a record: its id and its version, before the floats
 
   struct Entry {
-    std::uint64_t id;
-    std::uint32_t slot_plus_one;  // 0: free
+    std::uint32_t hash_bits = 0;
+    std::uint32_t slot_plus_one = 0;  // 0: free
+
+    bool free() const { return slot_plus_one == 0; }
+    std::uint32_t bits() const { return hash_bits; }
   };
 
   struct Segment {
     mutable std::mutex mutex;
-    std::vector<Entry> index;  // with open addressing and linear probing; a power of two, at most 3/4 full
-    int index_bits = 0;
-    std::vector<std::unique_ptr<std::byte[]>> chunks;
-    std::size_t size = 0;               // number of slots, the vacant ones included
+    ProbeTable<Entry> index;
+    std::vector<Pages> slabs;
+    std::size_t slots = 0;              // number of records, the vacant ones included
     std::vector<std::uint32_t> vacant;  // slots of removed rows, whose records are at version 0
     std::int64_t trainings = 0;
   };
 
-  static Header& header(std::byte* record) { return *reinterpret_cast<Header*>(record); }
-  static const Header& header(const std::byte* record) { return *reinterpret_cast<const Header*>(record); }
-
-  std::size_t chunk_rows() const { return std::size_t{1} << chunk_shift_; }
-
-  std::byte* at(const Segment& segment, std::size_t slot) const {
-    return segment.chunks[slot >> chunk_shift_].get() + (slot & (chunk_rows() - 1)) * stride_;
+  // Records lie at multiples of 4 bytes.
+  static std::uint64_t id_of(const std::byte* record) {
+    std::uint64_t id;
+    std::memcpy(&id, record, sizeof id);
+    return id;
+  }
+  static std::int64_t version_of(const std::byte* record) {
+    std::int64_t version;
+    std::memcpy(&version, record + sizeof(std::uint64_t), sizeof version);
+    return version;
+  }
+  static void set_header(std::byte* record, std::uint64_t id, std::int64_t version) {
+    std::memcpy(record, &id, sizeof id);
+    std::memcpy(record + sizeof id, &version, sizeof version);
   }
 
-  // The first position to probe. The ids of a shard share mix64(id) mod shards, so the low bits alone would collide.
-  static std::size_t home(const Segment& segment, std::uint64_t hash) {
-    return (hash << 8) * kFibonacci >> (64 - segment.index_bits);
+  // The bits below those of the segment. The ids of a shard share the lowest bits of the hash.
+  static std::uint32_t index_bits(std::uint64_t hash) {
+    return static_cast<std::uint32_t>(hash << (64 - kSegmentShift) >> 32);
+  }
+
+  Segment& segment_of(std::uint64_t hash) { return segments_[hash >> kSegmentShift]; }
+  const Segment& segment_of(std::uint64_t hash) const { return segments_[hash >> kSegmentShift]; }
+
+  std::size_t slab_rows() const { return std::size_t{1} << slab_shift_; }
+
+  std::byte* at(const Segment& segment, std::size_t slot) const {
+    return segment.slabs[slot >> slab_shift_].data() + (slot & (slab_rows() - 1)) * stride_;
   }
 
   std::byte* find(const Segment& segment, std::uint64_t hash, std::uint64_t id) const {
-    if (segment.index.empty()) return nullptr;
-    const std::size_t mask = segment.index.size() - 1;
-    for (std::size_t i = home(segment, hash);; i = (i + 1) & mask) {
-      const Entry& entry = segment.index[i];
-      if (entry.slot_plus_one == 0) return nullptr;
-      if (entry.id == id) return at(segment, entry.slot_plus_one - 1);
-    }
+    std::byte* record = nullptr;
+    segment.index.find(index_bits(hash), [&](const Entry& entry) {
+      record = at(segment, entry.slot_plus_one - 1);
+      if (id_of(record) == id) return true;
+      record = nullptr;
+      return false;
+    });
+    return record;
   }
 
-  // Stores a row unless it exists; null stands for a row of zeros.
-  void keep(std::uint64_t id, std::int64_t version, const void* row) {
-    const std::uint64_t hash = mix64(id);
-    Segment& segment = segments_[hash >> kSegmentShift];
-    const std::lock_guard lock(segment.mutex);
-    if (find(segment, hash, id)) return;
-    put(segment, insert(segment, hash, id), version, row);
-  }
-
-  // Null stands for a row of zeros.
   void put(Segment& segment, std::byte* record, std::int64_t version, const void* row) {
-    segment.trainings += trainings_of(version) - trainings_of(header(record).version);
-    header(record).version = version;
-    if (row) {
-      std::memcpy(record + sizeof(Header), row, width_ * sizeof(float));
-    } else {
-      std::memset(record + sizeof(Header), 0, width_ * sizeof(float));
-    }
+    segment.trainings += trainings_of(version) - trainings_of(version_of(record));
+    set_header(record, id_of(record), version);
+    std::memcpy(record + kHeaderBytes, row, width_ * sizeof(float));
   }
 
   std::byte* insert(Segment& segment, std::uint64_t hash, std::uint64_t id) {
-    const std::size_t rows = segment.size - segment.vacant.size();
-    if ((rows + 1) * 4 > segment.index.size() * 3) grow_index(segment);
     const std::size_t slot = vacant_slot(segment);
-    place(segment, hash, {id, static_cast<std::uint32_t>(slot + 1)});
+    segment.index.insert({index_bits(hash), static_cast<std::uint32_t>(slot + 1)});
     std::byte* record = at(segment, slot);
-    header(record) = {id, 0};
+    set_header(record, id, 0);
     return record;
   }
 
@@ -267,54 +247,32 @@ class RowTable {
       segment.vacant.pop_back();
       return slot;
     }
-    if (segment.size == segment.chunks.size() * chunk_rows()) {
-      segment.chunks.emplace_back(new std::byte[chunk_rows() * stride_]);
-    }
-    return segment.size++;
+    if (segment.slots == segment.slabs.size() * slab_rows()) segment.slabs.emplace_back(slab_rows() * stride_);
+    return segment.slots++;
   }
 
-  // Removes the row, if it exists. Later entries of the same probing sequence move up into the gap, so that probing
-  // still finds them.
-  void forget(Segment& segment, std::uint64_t hash, std::uint64_t id) {
-    if (segment.index.empty()) return;
-    const std::size_t mask = segment.index.size() - 1;
-    std::size_t gap = home(segment, hash);
-    for (; segment.index[gap].slot_plus_one == 0 || segment.index[gap].id != id; gap = (gap + 1) & mask) {
-      if (segment.index[gap].slot_plus_one == 0) return;
-    }
-    const std::uint32_t slot = segment.index[gap].slot_plus_one - 1;
-    for (std::size_t i = (gap + 1) & mask; segment.index[i].slot_plus_one != 0; i = (i + 1) & mask) {
-      const std::size_t passed = (i - home(segment, mix64(segment.index[i].id))) & mask;
-      if (passed < ((i - gap) & mask)) continue;
-      segment.index[gap] = segment.index[i];
-      gap = i;
-    }
-    segment.index[gap] = {0, 0};
-    Header& forgotten = header(at(segment, slot));
-    segment.trainings -= trainings_of(forgotten.version);
-    forgotten.version = 0;
-    segment.vacant.push_back(slot);
+  void remove(Segment& segment, std::uint64_t hash, std::byte* record) {
+    const Entry* const entry = segment.index.find(
+        index_bits(hash), [&](const Entry& other) { return at(segment, other.slot_plus_one - 1) == record; });
+    segment.vacant.push_back(entry->slot_plus_one - 1);
+    segment.index.erase(entry);
+    segment.trainings -= trainings_of(version_of(record));
+    set_header(record, id_of(record), 0);
   }
 
-  static void place(Segment& segment, std::uint64_t hash, Entry entry) {
-    const std::size_t mask = segment.index.size() - 1;
-    std::size_t i = home(segment, hash);
-    while (segment.index[i].slot_plus_one != 0) i = (i + 1) & mask;
-    segment.index[i] = entry;
-  }
-
-  static void grow_index(Segment& segment) {
-    std::vector<Entry> old(segment.index.empty() ? 16 : segment.index.size() * 2);
-    old.swap(segment.index);
-    segment.index_bits = old.empty() ? 4 : segment.index_bits + 1;
-    for (const Entry& entry : old) {
-      if (entry.slot_plus_one != 0) place(segment, mix64(entry.id), entry);
+  template <typename Number, typename Of>
+  Number sum(const Of& of) const {
+    Number total = 0;
+    for (const Segment& segment : segments_) {
+      const std::lock_guard lock(segment.mutex);
+      total += of(segment);
     }
+    return total;
   }
 
   std::size_t width_;
-  std::size_t stride_;  // the bytes of a record, header and row
-  int chunk_shift_ = 0;
+  std::size_t stride_;  // the bytes of a record
+  int slab_shift_ = 0;
   std::array<Segment, kSegments> segments_;
 };
 

@@ -66,7 +66,6 @@ class CheckpointHistory:
         self._saving = threading.Lock()
         self._parts = threading.Lock()  # held while a part is stored, so that the count of parts is exact
         self._part_names: dict[int, set[str]] = {}  # by checkpoint that was not committed when its part was stored
-        self._keep: int | None = None  # number of checkpoints that the last commit kept
         self._lock = SharedLock()  # shared by writers of rows; exclusive where rows must stand still
         stored = store.history.load()
         self._record = HistoryRecord() if stored is None else HistoryRecord.decode(stored, f"table {table!r}")
@@ -196,7 +195,8 @@ class CheckpointHistory:
         with self._saving:
             self._check_complete(epoch, checkpoint)
             earlier = max((cut for cut in self._record.iterations if cut < checkpoint), default=0)
-            changed = self._store.cuts.save(checkpoint, earlier, self._base_of(checkpoint))
+            base = max((each.iteration for each in self._record.committed if each.iteration < checkpoint), default=0)
+            changed = self._store.cuts.save(checkpoint, earlier, base)
             with self._lock.exclusive():
                 self._check_complete(epoch, checkpoint)
                 saved = next(cut for cut in self._record.cuts if cut.iteration == checkpoint)
@@ -226,7 +226,6 @@ class CheckpointHistory:
                     f"checkpoint {checkpoint} of table {self._table!r} comes too late, checkpoint "
                     f"{self._record.last.iteration} is committed"
                 )
-            self._keep = keep
             record = self._record.committing(Checkpoint(checkpoint, manifest), keep)
             self._write(replace(record, finished=finished))
             self._sweep()
@@ -338,16 +337,6 @@ class CheckpointHistory:
                 )
             self._store.blobs.put_part(checkpoint, name, data)
             names.add(name)
-
-    def _base_of(self, checkpoint: int) -> int:
-        """Returns the checkpoint that the file of a new one may build on; 0: none.
-
-        It is the last but one, so two neighbouring checkpoints share no file, and one damaged file never destroys
-        both. If only one checkpoint is kept, the file may build on the last.
-        """
-        earlier = [each.iteration for each in self._record.committed if 0 < each.iteration < checkpoint]
-        apart = 1 if self._keep == 1 else 2
-        return earlier[-apart] if len(earlier) >= apart else 0
 
     def _check_begins(self, epoch: int, claimant: bytes) -> None:
         present = self._record.epoch

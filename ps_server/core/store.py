@@ -240,16 +240,13 @@ class BlobStore(Protocol):
 class FrameStore(Protocol):
     """Applies whole frames of the exchange, in one native call each that never waits."""
 
-    def apply(self, frame: native.HeldFrame, waiting: native.WaitingRows, limit: int) -> native.Applied | None:
+    def apply(self, frame: native.HeldFrame, waiting: native.WaitingRows, limit: int) -> native.Applied:
         """Stores the pushes of a frame, announces them to the waiting pulls, and answers the frame's first pulls.
 
         Args:
             frame: a frame for this table.
             waiting: the rows that pulls wait for.
             limit: the most rows of an answer.
-
-        Returns:
-            The result; None if the call would have to wait for a lock.
         """
 
     def answer(self, pulls: native.ExactPulls, sequence: int, limit: int) -> bytes | None:

@@ -3,18 +3,27 @@
 # ruff: noqa: D102 - the methods are documented in ps_server/core/store.py
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.native.rows import Applied, ExactPulls, FrameTable, HeldFrame, PartialGradients, RowTable, WaitingRows
+from esd.native.rows import (
+    Applied,
+    ExactPulls,
+    FrameTable,
+    HeldFrame,
+    PartialGradients,
+    PreImages,
+    RowTable,
+    WaitingRows,
+)
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import Splits, TableStore
-from esd.ps_server.stores.row_streams import first_of_each, scan
+from esd.ps_server.stores.row_streams import scan
 from esd.services.domain.batches import LogEntry
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.rows import GradientBlock, RowBlock
@@ -29,9 +38,7 @@ class MemoryRows:
 
     Attributes:
         rows: the rows.
-        pre_images: by cut, the pre-images kept for it. Each is stored at its version + 1, because the native table
-            takes version 0 for an absent row, and a row that did not exist at the cut needs a pre-image, too.
-        changing: held while rows change, so that the pre-image of a row is stored before the row is replaced.
+        pre_images: by cut, the pre-images kept for it.
         width: W, floats of a row.
         row_bytes: bytes of a row.
         rows_per_block: rows of a block when the table is scanned.
@@ -42,8 +49,7 @@ class MemoryRows:
         self.row_bytes = spec.row_bytes
         self.rows_per_block = max(1, _SCAN_BYTES // spec.row_bytes)
         self.rows = RowTable(spec.row_width)
-        self.pre_images: dict[int, RowTable] = {}
-        self.changing = threading.Lock()
+        self.pre_images: dict[int, PreImages] = {}
         self._cut: int | None = None
 
     def versions(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -53,18 +59,13 @@ class MemoryRows:
         return RowBlock(ids, *self.rows.read(ids))
 
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
-        with self.changing:
-            self._keep_pre_images(block.ids, block.versions)
-            return self.rows.write_newer(block.ids, block.versions, block.rows)
+        return self.rows.write_newer(block.ids, block.versions, block.rows, self.kept_now)
 
     def write_newer_and_read(self, block: RowBlock, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], RowBlock]:
         return self.write_newer(block), self.read(ids)
 
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
-        with self.changing:
-            stored = ids[self.rows.versions(ids) > 0]
-            self._keep_pre_images(stored, np.full(len(stored), below))
-            return self.rows.forget_older(stored, below)
+        return self.rows.forget_older(ids, below, self.kept_now)
 
     def scan(self) -> Iterator[RowBlock]:
         return scan(self.rows, self.rows_per_block)
@@ -80,26 +81,57 @@ class MemoryRows:
 
     def keep_pre_images(self, cut: int | None) -> None:
         """From now on keeps the pre-image of each row at its first change after `cut`; None: keeps no pre-images."""
-        with self.changing:
-            if cut is not None:
-                self.pre_images.setdefault(cut, RowTable(self.width))
-            self._cut = cut
+        if cut is not None:
+            self.pre_images.setdefault(cut, PreImages(self.width))
+        self._cut = cut
 
     @property
-    def kept_now(self) -> RowTable | None:
-        """The table that pre-images go to now; None: none are kept."""
+    def kept_now(self) -> PreImages | None:
+        """The pre-images to which a changing row is added now; None: none are kept."""
         return None if self._cut is None else self.pre_images[self._cut]
 
-    def _keep_pre_images(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
-        """Keeps the pre-images of rows below these versions, which change now, unless they are kept already."""
-        kept = self.kept_now
-        if kept is None:
-            return
-        new = kept.versions(ids) == 0
-        new &= self.rows.versions(ids) < versions
-        ids = ids[new]
-        versions, rows = self.rows.read(ids)
-        kept.write_newer(ids, versions + 1, rows)
+    def kept_between(self, cut: int, later: float = math.inf) -> list[PreImages]:
+        """Returns the pre-images of this cut and of further ones before the later one, in the order of the cuts."""
+        return [kept for name, kept in sorted(self.pre_images.copy().items()) if cut <= name < later]
+
+    def as_of(self, cut: int, ids: NDArray[np.uint64]) -> RowBlock:
+        """Returns rows as they were at a cut whose pre-images are kept; version 0 where a row did not exist.
+
+        Writes may run meanwhile. The present rows are read first: a row that changes afterwards has its pre-image by
+        the time pre-images are read.
+        """
+        block = self.read(ids)
+        for kept in reversed(self.kept_between(cut)):
+            kept.overlay(block.ids, block.versions, block.rows)
+        return block
+
+    def all_as_of(self, cut: int) -> Iterator[RowBlock]:
+        """Yields every row as it was at a cut whose pre-images are kept.
+
+        Writes may run meanwhile; a row that changes meanwhile is yielded once or twice, always as it was at the cut.
+        """
+        for block in self.scan():
+            unchanged = np.ones(len(block), np.bool_)
+            for kept in self.kept_between(cut):
+                unchanged &= ~kept.kept(block.ids)
+            yield block[unchanged]
+        # A row that had changed before its slot was scanned has its pre-image by now.
+        for block in self._first_pre_images(self.kept_between(cut)):
+            yield block[block.versions > 0]
+
+    def changed_between(self, cut: int, later: int) -> Iterator[NDArray[np.uint64]]:
+        """Yields the ids of the rows that have changed between two cuts, of which the first has pre-images."""
+        for block in self._first_pre_images(self.kept_between(cut, later)):
+            yield block.ids
+
+    def _first_pre_images(self, generations: list[PreImages]) -> Iterator[RowBlock]:
+        """Yields the pre-images of these generations. Of each row, the earliest pre-image is yielded."""
+        for at, kept in enumerate(generations):
+            for block in scan(kept, self.rows_per_block):
+                first = np.ones(len(block), np.bool_)
+                for earlier in generations[:at]:
+                    first &= ~earlier.kept(block.ids)
+                yield block[first]
 
 
 class MemoryCuts:
@@ -118,9 +150,8 @@ class MemoryCuts:
         changed = len(self._rows.pre_images[earlier]) if earlier else len(self._rows)
         return changed, changed * self._rows.row_bytes
 
-    def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
-        pre_images = (self._pre_images(generation) for generation in (cut, *later))
-        return first_of_each(chain(chain.from_iterable(pre_images), self._rows.scan()))
+    def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:  # noqa: ARG002
+        return self._rows.all_as_of(cut)
 
     def as_of(self, block: RowBlock, cut: int, later: Sequence[int]) -> RowBlock:
         for generation in reversed((cut, *later)):
@@ -129,29 +160,21 @@ class MemoryCuts:
                     f"the rows of checkpoint {cut} are in files only since this server was started again: wait for a "
                     "later checkpoint, or go back to this one (esd checkpoint restore)"
                 )
-            versions, rows = self._rows.pre_images[generation].read(block.ids)
-            changed = versions > 0
-            block.versions[changed] = versions[changed] - 1
-            block.rows[changed] = rows[changed]
+            self._rows.pre_images[generation].overlay(block.ids, block.versions, block.rows)
         return block
 
     def put_back(self, cuts: Sequence[int]) -> int:
         count = 0
         for cut in reversed(cuts):
-            for block in self._pre_images(cut):
-                self._rows.rows.overwrite(block.ids, block.versions, block.rows)
-                count += len(block)
-            self._rows.pre_images.pop(cut, None)
+            if cut in self._rows.pre_images:
+                for block in scan(self._rows.pre_images[cut], self._rows.rows_per_block):
+                    self._rows.rows.overwrite(block.ids, block.versions, block.rows)
+                    count += len(block)
+                del self._rows.pre_images[cut]
         return count
 
     def drop(self, cut: int) -> None:
         self._rows.pre_images.pop(cut, None)
-
-    def _pre_images(self, cut: int) -> Iterator[RowBlock]:
-        """Yields the pre-images of a cut; version 0 where the row did not exist."""
-        if cut in self._rows.pre_images:
-            for block in scan(self._rows.pre_images[cut], self._rows.rows_per_block):
-                yield RowBlock(block.ids, block.versions - 1, block.rows)
 
 
 class MemoryPartials:
@@ -214,15 +237,8 @@ class MemoryFrames:
             shard.count,
         )
 
-    def apply(self, frame: HeldFrame, waiting: WaitingRows, limit: int) -> Applied | None:
-        if not self._rows.changing.acquire(blocking=False):
-            return None
-        try:
-            return self._table.apply(
-                frame, self._rows.rows, self._partials.pending, self._rows.kept_now, waiting, limit
-            )
-        finally:
-            self._rows.changing.release()
+    def apply(self, frame: HeldFrame, waiting: WaitingRows, limit: int) -> Applied:
+        return self._table.apply(frame, self._rows.rows, self._partials.pending, self._rows.kept_now, waiting, limit)
 
     def answer(self, pulls: ExactPulls, sequence: int, limit: int) -> bytes | None:
         return self._table.answer(pulls, sequence, self._rows.rows, limit)

@@ -11,6 +11,7 @@ when it is complete and on disk.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from esd.services.domain.rows import RowBlock
 
 _MAGIC = b"ESDROWS1"
 _DIGEST_BYTES = hashlib.sha256().digest_size
+_SYNCED_BYTES = 32 << 20  # written before they are synced, so that no sync of another file waits for a whole checkpoint
 _NAME = re.compile(r"rows-[0-9]+")
 
 
@@ -47,13 +49,34 @@ def chain_of(directory: Path, cut: int) -> list[Path]:
     return paths
 
 
-def stored_rows(directory: Path, cut: int, width: int) -> Iterator[RowBlock]:
-    """Yields the rows of a cut, W floats each, from its files. Raises FailedPrecondition if a file is damaged."""
+def rows_in(path: Path, width: int) -> int:
+    """Returns the number of rows of W floats that fill a file of this size, at most a few more than it has."""
+    return path.stat().st_size // (16 + 4 * width)
+
+
+def verified_chain(directory: Path, cut: int) -> list[Path]:
+    """Lists the files that a cut consists of, the latest first. Raises FailedPrecondition if one is damaged."""
     chain = chain_of(directory, cut)
     for path in chain:
         with disk_errors(path):
             _verify(path)
+    return chain
+
+
+def stored_rows(directory: Path, cut: int, width: int) -> Iterator[RowBlock]:
+    """Yields the rows of a cut, W floats each, from its files. Raises FailedPrecondition if a file is damaged."""
+    chain = verified_chain(directory, cut)
     return first_of_each(block for path in chain for block in _read_rows(path, width))
+
+
+def stored_changes(directory: Path, cut: int, width: int) -> Iterator[RowBlock]:
+    """Yields the changes that lead from an empty table to the rows of a cut, in their order; version 0 for a removal.
+
+    Raises:
+        FailedPrecondition: a file is damaged.
+    """
+    chain = verified_chain(directory, cut)
+    return (block for path in reversed(chain) for block in _read_rows(path, width))
 
 
 def write_rows(path: Path, earlier: int, blocks: Iterable[RowBlock]) -> tuple[int, int]:
@@ -63,16 +86,24 @@ def write_rows(path: Path, earlier: int, blocks: Iterable[RowBlock]) -> tuple[in
     def write(file: BinaryIO) -> None:
         nonlocal count
         digest = hashlib.sha256()
+        unsynced = 0
 
         def put(data: bytes) -> None:
+            nonlocal unsynced
             digest.update(data)
             file.write(data)
+            unsynced += len(data)
+            if unsynced > _SYNCED_BYTES:
+                file.flush()
+                os.fdatasync(file.fileno())
+                unsynced = 0
 
         put(_MAGIC + np.uint64(earlier).tobytes())
         for block in blocks:
             if len(block):
                 put(np.uint64(len(block)).tobytes())
-                put(block.ids.tobytes() + block.versions.tobytes() + block.rows.tobytes())
+                for column in (block.ids, block.versions, block.rows):
+                    put(column.tobytes())
                 count += len(block)
         put(np.uint64(0).tobytes())
         file.write(digest.digest())

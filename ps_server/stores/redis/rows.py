@@ -17,7 +17,6 @@ from esd.ps_server.stores.redis import layout, records, row_scripts
 from esd.ps_server.stores.redis.claim import Claim
 from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply
 from esd.ps_server.stores.redis.scripts import REMOVE
-from esd.ps_server.stores.row_streams import SeenIds
 from esd.services.domain.rows import RowBlock
 from esd.services.domain.tables import TableSpec
 
@@ -109,7 +108,7 @@ class RedisRows:
         )
 
     def scan(self) -> Iterator[RowBlock]:
-        seen = SeenIds()  # HSCAN may return a field twice if Redis rehashes meanwhile
+        seen = native.IdSet()  # HSCAN may return a field twice if Redis rehashes meanwhile
         for place in self.places:
             for fields, values in self.scan_hash(self.hashes[place]):
                 block = records.decoded_hash(place, fields, values, self._width)

@@ -14,6 +14,7 @@ from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.table import Table
 from esd.ps_server.core.tables import Tables
 from esd.ps_server.stores.memory import MemoryStore
+from esd.ps_server.stores.row_streams import scan
 from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
 from esd.services.domain.ids import shard_of
 from esd.services.domain.rows import GradientBlock, RowBlock
@@ -170,7 +171,7 @@ def test_a_frame_does_what_its_parts_do_one_by_one(kind: OptimizerKind) -> None:
         assert sorted(applied.woken) == tickets
         stale += check_answer(reference, table, request, applied)
     for cut in (700, 1500):
-        kept, expected_rows = (t._store.cuts._pre_images(cut) for t in (table, reference.table))
+        kept, expected_rows = (scan(t._store.rows.pre_images[cut], 100) for t in (table, reference.table))
         assert blocks_as_dict(kept) == blocks_as_dict(expected_rows)
     assert min(taken, refused, stale) > 30
 

@@ -15,9 +15,9 @@ from esd.ps_server.core.table import Table
 from esd.ps_server.core.tables import Tables
 from esd.ps_server.service.offline import offline_tables
 from esd.ps_server.service.settings import ParameterServerSettings
-from esd.ps_server.stores.directory.cuts import DirectoryCuts
-from esd.ps_server.stores.directory.row_files import chain_of
+from esd.ps_server.stores.directory.row_files import chain_of, rows_in
 from esd.ps_server.stores.directory.store import DirectoryStore
+from esd.ps_server.stores.memory import MemoryRows
 from esd.services.domain.errors import FailedPrecondition, StaleEpoch
 from esd.services.domain.ids import shard_of
 from esd.services.domain.rows import RowBlock
@@ -91,19 +91,37 @@ def test_a_new_process_has_the_rows_of_the_committed_cut(server):
     assert server.rows() == at_cut
 
 
-def test_checkpoints_hold_what_changed_and_now_and_then_all(server):
+def test_checkpoints_hold_what_changed_and_all_before_their_files_hold_half_as_much_again(server):
     server.train(400)
     assert server.checkpoint(1) == 400
-    states = []
+    states, chains = [], []
     for cut in range(2, 30):
         server.train(10)
         states.append((server.rows(), server.checkpoint(cut)))
-        assert len(server.files) <= 8
+        chain = chain_of(server.files[0].parent, cut)
+        chains.append(len(chain))
+        assert set(chain) == set(server.files)
+        assert sum(rows_in(path, SPEC.row_width) for path in chain[1:]) <= 1.5 * len(server.rows()) - 20
     written = [count for _, count in states]
-    assert sum(count <= 30 for count in written) >= 24
+    assert sum(count <= 30 for count in written) >= 22
     assert max(written) >= 400
+    assert max(chains) >= 6
     server.start()
     assert server.rows() == states[-1][0]
+
+
+def test_a_checkpoint_of_new_rows_never_writes_earlier_rows_again(server):
+    """However long the job is, the files hold each row once."""
+    for cut in range(1, 40):
+        ids = np.arange(50 * cut, 50 * cut + 50, dtype=np.uint64)
+        server.table.push_rows(RowBlock(ids, np.ones(50, np.int64), np.ones((50, 3), np.float32)), server.epoch)
+        server.table.history.cut(server.epoch, cut, 0, ONE)
+        assert server.table.history.save(server.epoch, cut)[0] == 50
+        server.table.history.commit(server.epoch, cut, b"manifest", 2)
+    assert sum(rows_in(path, SPEC.row_width) for path in server.files) < 1.1 * 39 * 50
+    before = server.rows()
+    server.start()
+    assert server.rows() == before
 
 
 def test_a_cut_that_was_not_committed_is_not_restored(server):
@@ -148,37 +166,57 @@ def test_a_damaged_file_is_named(server):
         server.start()
 
 
-@pytest.mark.parametrize("died", [False, True])
-def test_two_kept_checkpoints_share_no_file(server, died):
-    """Every file of the last one may be damaged: the one before is whole, and the way back to it is named."""
+def test_a_damaged_checkpoint_names_the_way_back_to_one_that_is_whole(server):
     server.train(400)
-    for cut in range(1, 13):
-        server.train(60)
-        if died and cut in (5, 10):
-            server.start()
+    for cut in (1, 2):
+        server.train(30)
         server.checkpoint(cut, keep=2)
-        if cut > 1:
-            folder = server.files[0].parent
-            last, before = (set(chain_of(folder, each)) for each in (cut, cut - 1))
-            assert not last & before
-            assert len(server.files) <= 16
-    assert died or len(last) + len(before) > 2  # changes only, now and then
-    states = {}
-    for cut in (12, 11):
-        server.restore(cut)
-        states[cut] = server.rows()
-        server.start()
-        assert server.rows() == states[cut]
-        if cut == 12:
-            keep = [path.read_bytes() for path in sorted(last)]
-            for path in last:
-                path.write_bytes(path.read_bytes()[:-1] + b"?")
-            text = r"checkpoint 12 cannot be read: .*rows-\d+ is damaged.*`esd checkpoint restore 11`"
-            with pytest.raises(FailedPrecondition, match=text):
-                server.start()
-            for path, data in zip(sorted(last), keep, strict=True):
-                path.write_bytes(data)
+    first, second = server.files
+    assert chain_of(first.parent, 2) == [second, first]
+    for path, way_out in ((second, "esd checkpoint restore 1"), (first, "no other one can be read")):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + b"?")
+        with pytest.raises(
+            FailedPrecondition, match=f"checkpoint 2 cannot be read: .*{path.name} is damaged.*{way_out}"
+        ):
             server.start()
+        path.write_bytes(whole)
+    server.start()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_cut_is_saved_while_its_rows_change_and_go(server, whole):
+    """Rows are trained, removed and created in another thread all the time."""
+    server.train(400)
+    if not whole:
+        server.checkpoint(10)
+        server.train(60)
+    server.table.history.cut(server.epoch, 20, 0, ONE)
+    at_cut, table, ended = server.rows(), server.table, threading.Event()
+    life = 2**30
+
+    def go_on() -> int:
+        for turn in range(1, 10_000):
+            server.train(50)
+            ids = server._rng.choice(500, 50, replace=False).astype(np.uint64)
+            table.forget(ids, turn * life, server.epoch)
+            table.push_rows(
+                RowBlock(ids[:25], np.full(25, turn * life + 1), np.ones((25, 3), np.float32)), server.epoch
+            )
+            if ended.is_set():
+                break
+        return turn
+
+    with ThreadPoolExecutor(1) as threads:
+        writer = threads.submit(go_on)
+        for _ in range(20):
+            table.history.save(server.epoch, 20)
+        ended.set()
+        assert writer.result() > 1
+    assert len(chain_of(server.files[0].parent, 20)) == (1 if whole else 2)
+    table.history.commit(server.epoch, 20, b"manifest", 1)
+    server.start()
+    assert server.rows() == at_cut
 
 
 def test_esd_checkpoint_restore_leads_out_of_a_damaged_file(server, tmp_path):
@@ -269,18 +307,18 @@ def test_what_was_given_up_while_it_saved_does_not_end_up_in_a_later_checkpoint(
     server.checkpoint(10)
     server.train(50)
     server.table.history.cut(server.epoch, 20, 0, ONE)
-    as_of, read, go_on = DirectoryCuts._as_of, threading.Event(), threading.Event()
+    changed, read, go_on = MemoryRows.changed_between, threading.Event(), threading.Event()
 
-    def slowly(cuts, cut, named):
-        yield from as_of(cuts, cut, named)
+    def slowly(rows, cut, later):
+        yield from changed(rows, cut, later)
         read.set()
         assert go_on.wait(60)
 
-    monkeypatch.setattr(DirectoryCuts, "_as_of", slowly)
+    monkeypatch.setattr(MemoryRows, "changed_between", slowly)
     with ThreadPoolExecutor(2) as threads:
         given_up = threads.submit(server.table.history.save, server.epoch, 20)
         assert read.wait(60)
-        monkeypatch.setattr(DirectoryCuts, "_as_of", as_of)
+        monkeypatch.setattr(MemoryRows, "changed_between", changed)
         server.restore(10)
         server.train(100)
         at_cut = server.rows()
@@ -305,11 +343,13 @@ def test_a_checkpoint_that_cannot_be_gone_back_to_changes_nothing(server):
     server.start()
     server.train(50)
     before = server.rows()
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b"?")
     with pytest.raises(FailedPrecondition, match="rows-10 is damaged"):
         server.table.history.restore(10, server.epoch + 1, DISPATCHER)
     assert server.rows() == before
     server.train(50)  # in the epoch that goes on
+    path.write_bytes(whole)
     server.restore(20)
     rows = server.rows()
     server.start()

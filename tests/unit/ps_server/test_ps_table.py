@@ -327,7 +327,6 @@ def test_a_frame_that_would_wait_for_a_lock_goes_the_other_way():
     held = [
         table.history._lock.exclusive,  # as by a restore
         lambda: table._gradients,  # as by a push of gradients in a thread
-        lambda: table._store.rows.changing,  # as by a checkpoint that is written
     ]
     for lock in held:
         with ThreadPoolExecutor(1) as other, ExitStack() as stack:
