@@ -54,6 +54,7 @@ from esd.services.domain.schedules import Decay, Schedule
 from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, WorkerState
 from esd.services.domain.sync import Sync, parse_sync
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.domain.watched import MoveReason, Moves, PlanStage, WatchedPlans, WorkerMoves
 
 if TYPE_CHECKING:
     from esd.data.schema import Id, IdList, Schema, TableOptions
@@ -110,11 +111,14 @@ __all__ = [
     "Model",
     "ModelInputs",
     "ModelSpec",
+    "MoveReason",
+    "Moves",
     "OptimizerKind",
     "OptimizerSpec",
     "ParameterServerConnection",
     "PhaseTimes",
     "PlanMessage",
+    "PlanStage",
     "Pooling",
     "Quality",
     "Registration",
@@ -133,6 +137,8 @@ __all__ = [
     "TrainedModel",
     "TransferCounts",
     "Transfers",
+    "WatchedPlans",
+    "WorkerMoves",
     "WorkerPhase",
     "WorkerState",
     "__version__",

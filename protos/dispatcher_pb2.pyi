@@ -109,6 +109,90 @@ class DescribePageResponse(_message.Message):
     json: str
     def __init__(self, json: _Optional[str] = ...) -> None: ...
 
+class WatchPlansRequest(_message.Message):
+    __slots__ = ("job", "from_iteration", "epoch", "ids")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    FROM_ITERATION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    from_iteration: int
+    epoch: int
+    ids: bool
+    def __init__(self, job: _Optional[str] = ..., from_iteration: _Optional[int] = ..., epoch: _Optional[int] = ..., ids: _Optional[bool] = ...) -> None: ...
+
+class WatchPlansResponse(_message.Message):
+    __slots__ = ("epoch", "iteration", "stage", "workers")
+    class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STAGE_UNSPECIFIED: _ClassVar[WatchPlansResponse.Stage]
+        STAGE_RELOAD: _ClassVar[WatchPlansResponse.Stage]
+        STAGE_CHECKPOINT: _ClassVar[WatchPlansResponse.Stage]
+        STAGE_ITERATION: _ClassVar[WatchPlansResponse.Stage]
+        STAGE_END: _ClassVar[WatchPlansResponse.Stage]
+    STAGE_UNSPECIFIED: WatchPlansResponse.Stage
+    STAGE_RELOAD: WatchPlansResponse.Stage
+    STAGE_CHECKPOINT: WatchPlansResponse.Stage
+    STAGE_ITERATION: WatchPlansResponse.Stage
+    STAGE_END: WatchPlansResponse.Stage
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    iteration: int
+    stage: WatchPlansResponse.Stage
+    workers: _containers.RepeatedCompositeFieldContainer[WorkerMoves]
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., stage: _Optional[_Union[WatchPlansResponse.Stage, str]] = ..., workers: _Optional[_Iterable[_Union[WorkerMoves, _Mapping]]] = ...) -> None: ...
+
+class WorkerMoves(_message.Message):
+    __slots__ = ("worker", "slot", "samples", "plan_bytes", "moves")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    PLAN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    slot: int
+    samples: int
+    plan_bytes: int
+    moves: _containers.RepeatedCompositeFieldContainer[Moves]
+    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., samples: _Optional[int] = ..., plan_bytes: _Optional[int] = ..., moves: _Optional[_Iterable[_Union[Moves, _Mapping]]] = ...) -> None: ...
+
+class Moves(_message.Message):
+    __slots__ = ("reason", "gradients", "rows", "by_worker", "ids")
+    class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        REASON_UNSPECIFIED: _ClassVar[Moves.Reason]
+        REASON_PULL: _ClassVar[Moves.Reason]
+        REASON_DIRECT_PULL: _ClassVar[Moves.Reason]
+        REASON_UPDATE_PUSH: _ClassVar[Moves.Reason]
+        REASON_AHEAD_PUSH: _ClassVar[Moves.Reason]
+        REASON_DIRECT_PUSH: _ClassVar[Moves.Reason]
+        REASON_EVICT_PUSH: _ClassVar[Moves.Reason]
+        REASON_FLUSH_PUSH: _ClassVar[Moves.Reason]
+        REASON_DROP: _ClassVar[Moves.Reason]
+    REASON_UNSPECIFIED: Moves.Reason
+    REASON_PULL: Moves.Reason
+    REASON_DIRECT_PULL: Moves.Reason
+    REASON_UPDATE_PUSH: Moves.Reason
+    REASON_AHEAD_PUSH: Moves.Reason
+    REASON_DIRECT_PUSH: Moves.Reason
+    REASON_EVICT_PUSH: Moves.Reason
+    REASON_FLUSH_PUSH: Moves.Reason
+    REASON_DROP: Moves.Reason
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BY_WORKER_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    reason: Moves.Reason
+    gradients: bool
+    rows: int
+    by_worker: _containers.RepeatedScalarFieldContainer[int]
+    ids: bytes
+    def __init__(self, reason: _Optional[_Union[Moves.Reason, str]] = ..., gradients: _Optional[bool] = ..., rows: _Optional[int] = ..., by_worker: _Optional[_Iterable[int]] = ..., ids: _Optional[bytes] = ...) -> None: ...
+
 class HybridDisRequest(_message.Message):
     __slots__ = ("samples", "workers", "float_costs", "int_costs", "capacities", "alpha", "criterion", "solver")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]

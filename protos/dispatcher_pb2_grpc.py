@@ -89,6 +89,11 @@ class DispatcherStub:
                 request_serializer=esd_dot_protos_dot_dispatcher__pb2.DescribePageRequest.SerializeToString,
                 response_deserializer=esd_dot_protos_dot_dispatcher__pb2.DescribePageResponse.FromString,
                 _registered_method=True)
+        self.WatchPlans = channel.unary_stream(
+                '/esd.v1.Dispatcher/WatchPlans',
+                request_serializer=esd_dot_protos_dot_dispatcher__pb2.WatchPlansRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_dispatcher__pb2.WatchPlansResponse.FromString,
+                _registered_method=True)
 
 
 class DispatcherServicer:
@@ -214,6 +219,18 @@ class DispatcherServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchPlans(self, request, context):
+        """Streams the plans of all workers to an observer, in the order in which they are published, until the job is
+        finished. Observers share one history of plans, so an observer that does not read slows nothing down; it loses the
+        plans that the history has to drop, and is told so.
+        NOT_FOUND: the running or last job has another name. FAILED_PRECONDITION: plans that the observer has not read are
+        no longer kept, or an earlier dispatcher has published them; or the job failed. RESOURCE_EXHAUSTED: too many
+        observers watch.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DispatcherServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -271,6 +288,11 @@ def add_DispatcherServicer_to_server(servicer, server):
                     servicer.DescribePage,
                     request_deserializer=esd_dot_protos_dot_dispatcher__pb2.DescribePageRequest.FromString,
                     response_serializer=esd_dot_protos_dot_dispatcher__pb2.DescribePageResponse.SerializeToString,
+            ),
+            'WatchPlans': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchPlans,
+                    request_deserializer=esd_dot_protos_dot_dispatcher__pb2.WatchPlansRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_dispatcher__pb2.WatchPlansResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -570,6 +592,33 @@ class Dispatcher:
             '/esd.v1.Dispatcher/DescribePage',
             esd_dot_protos_dot_dispatcher__pb2.DescribePageRequest.SerializeToString,
             esd_dot_protos_dot_dispatcher__pb2.DescribePageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchPlans(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/esd.v1.Dispatcher/WatchPlans',
+            esd_dot_protos_dot_dispatcher__pb2.WatchPlansRequest.SerializeToString,
+            esd_dot_protos_dot_dispatcher__pb2.WatchPlansResponse.FromString,
             options,
             channel_credentials,
             insecure,

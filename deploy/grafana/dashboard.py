@@ -130,6 +130,8 @@ ROWS: dict[str, Sequence[Panel]] = {
             "Share by feature, with laia-adaptive: at 0 dispatch can gain nothing.",
         ),
         Panel("Iterations planned ahead", "none", [("esd_dispatch_window_iterations", "iterations")]),
+        Panel("Observers of plans", "none", [("esd_plan_observers", "observers")]),
+        Panel("Plans kept for observers", "bytes", [("esd_plan_history_bytes", "kept")]),
         Panel("Standstill", "s", [("esd_standstill_seconds", "samples wait, and nothing is trained")]),
         Panel("Rows", "none", [("esd_known_rows", "trained"), ("esd_row_limit", "limit")]),
         Panel("Rows forgotten per second", "ops", [(_rate("esd_forgotten_rows_total"), "rows")]),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from esd.dispatcher.service.page.serving import serve_page
 from esd.dispatcher.service.run.current_job import CurrentJob
+from esd.dispatcher.service.run.watch import Observers
 from esd.dispatcher.service.servicer import SERVICE, DispatcherServicer, add_to_server
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.services.runtime import logs
@@ -31,7 +32,8 @@ async def serve_dispatcher(settings: DispatcherSettings) -> AsyncIterator[Served
     """Serves a dispatcher, and its page, while the block runs."""
     current_job = CurrentJob(settings)
     solvers = named_threads("esd-solver", settings.solver_threads)
-    servicer = DispatcherServicer(current_job, solvers)
+    observing = named_threads("esd-observers")
+    servicer = DispatcherServicer(current_job, solvers, Observers(observing))
     try:
         async with (
             serve("dispatcher", [(add_to_server, servicer, SERVICE)], settings) as server,
@@ -42,7 +44,8 @@ async def serve_dispatcher(settings: DispatcherSettings) -> AsyncIterator[Served
             await server.set_serving(False)
             await current_job.close()  # ends the open streams, for which the server's stop would wait otherwise
     finally:
-        solvers.shutdown(wait=False, cancel_futures=True)
+        for threads in (solvers, observing):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 async def run_dispatcher(settings: DispatcherSettings, stop: asyncio.Event) -> None:

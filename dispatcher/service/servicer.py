@@ -16,6 +16,7 @@ from esd.dispatcher.service.page_document import state_document
 from esd.dispatcher.service.run.attend import attend
 from esd.dispatcher.service.run.current_job import CurrentJob
 from esd.dispatcher.service.run.group_keys import get_group_key, put_group_key
+from esd.dispatcher.service.run.watch import Observers
 from esd.dispatcher.service.state import job_metrics
 from esd.dispatcher.solvers import get_solver
 from esd.protos import dispatcher_pb2 as pb
@@ -29,6 +30,7 @@ from esd.services.wire.hybrid import decode_problem, encode_result
 from esd.services.wire.jobs import decode_job, encode_columns
 from esd.services.wire.reports import decode_registration, decode_wait, encode_lease
 from esd.services.wire.state import decode_evaluation, encode_state
+from esd.services.wire.watched import decode_watch_request
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -48,11 +50,13 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     Args:
         current_job: the job that all calls but HybridDis address.
         solvers: the threads for HybridDis.
+        observers: serve WatchPlans.
     """
 
-    def __init__(self, current_job: CurrentJob, solvers: ThreadPoolExecutor) -> None:
+    def __init__(self, current_job: CurrentJob, solvers: ThreadPoolExecutor, observers: Observers) -> None:
         self._current_job = current_job
         self._solvers = solvers
+        self._observers = observers
 
     async def HybridDis(self, request: pb.HybridDisRequest, context: _Context) -> pb.HybridDisResponse:
         """Solves one cost matrix."""
@@ -145,6 +149,10 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         """Returns the document of the page."""
         document = await state_document(self._current_job.named(request.job))
         return pb.DescribePageResponse(json=document.decode())
+
+    def WatchPlans(self, request: pb.WatchPlansRequest, context: _Context) -> AsyncIterator[pb.WatchPlansResponse]:
+        """Streams the plans of all workers to an observer."""
+        return self._observers.watch(self._current_job.named(request.job), decode_watch_request(request))
 
 
 def _described(state: Callable[[], JobState]) -> pb.JobState:

@@ -111,6 +111,12 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
         description="file for the inputs of the plans other than the samples (JSON lines), from which `esd simulate "
         "--replay` makes the same plans again; a new job overwrites it",
     )
+    plan_history_bytes: Size = Field(
+        64 * 2**20,
+        ge=1,
+        description="length of the latest plans that are kept for observers (WatchPlans), in bytes; older ones are "
+        "dropped",
+    )
     page_port: PortOrOff = Field(
         None,
         description="port of the page for browsers, on the host of listen; 0 takes any free port, none turns it off",

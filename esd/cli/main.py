@@ -47,6 +47,7 @@ COMMANDS = {
     "demo": "Trains Wide & Deep on the New York flights of 2013 with 4 workers, two links ten times slower than the "
     "others.",
     "status": "Shows the state of the running job.",
+    "plans": "Prints the plans of all workers as the dispatcher publishes them, with reasons and receivers.",
     "cancel": "Ends the running job, so that another one may begin. Repeated, it goes on at its last checkpoint.",
     "bench": "Measures this machine and the mechanisms, in a source tree only.",
     "data": "Looks at data of your own, and lists the readers of data.",

@@ -205,6 +205,7 @@ def dispatcher(address: str, client: AsyncDispatcherClient) -> Target:
         "RecordEvaluations": [dispatcher_pb2.RecordEvaluationsRequest(job="job", evaluations=[evaluation])],
         "DescribeJob": [dispatcher_pb2.DescribeJobRequest()],
         "DescribePage": [dispatcher_pb2.DescribePageRequest(job="job")],
+        "WatchPlans": [dispatcher_pb2.WatchPlansRequest(job="job", from_iteration=0, ids=True)],
     }
 
     pools = {

@@ -18,6 +18,7 @@ from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.plans import PlanMessage
 from esd.services.domain.reports import Lease, Registration, Report, WorkerPhase
 from esd.services.domain.state import Evaluation, JobState
+from esd.services.domain.watched import WatchedPlans
 from esd.services.runtime.loop_thread import LoopThread
 from esd.services.runtime.security import PLAINTEXT, Credentials
 from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
@@ -169,6 +170,39 @@ class DispatcherClient:
             NotFound: the running or last job has another name, or there was none.
         """
         return self._run(self._client.describe_page(job))
+
+    def watch_plans(
+        self, job: str, from_iteration: int | None = None, *, epoch: int | None = None, ids: bool = False
+    ) -> Iterator[WatchedPlans]:
+        """Yields the plans of all workers of a job, each once, in the order of their publication, until the job ends.
+
+        After a recovery the plans of a higher epoch follow. A stream that breaks is opened again and resumes. The
+        caller slows nothing down: if it reads too slowly, the stream ends with an error.
+
+        Args:
+            job: name of the job.
+            from_iteration: the first iteration; None: the next that is planned.
+            epoch: the epoch of that iteration; None: the present epoch.
+            ids: whether the moves have the ids of their rows.
+
+        Raises:
+            NotFound: the running or last job has another name, or there was none.
+            FailedPrecondition: plans that the caller has not read are no longer kept, or an earlier dispatcher
+                published them; or the job failed.
+            ResourceExhausted: 64 observers watch already.
+            Unavailable: the dispatcher was away for longer than the client's patience.
+        """
+        plans = self._client.watch_plans(job, from_iteration, epoch=epoch, ids=ids)
+
+        async def following() -> WatchedPlans | None:
+            return await anext(plans, None)
+
+        try:
+            while (watched := self._run(following())) is not None:
+                yield watched
+        finally:
+            if not self._thread.closed:
+                self._run(plans.aclose())
 
     def submit(self, job: str, batches: Iterable[SampleBatch]) -> int:
         """Sends the sample stream of a job, or the rest of it, and ends it. Returns the number of the job's samples.

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 from weakref import WeakSet
@@ -18,6 +18,7 @@ from esd.protos import dispatcher_pb2 as pb
 from esd.protos import dispatcher_pb2_grpc
 from esd.services.clients.attendance import Attendance, idle
 from esd.services.clients.attendance_aside import AttendanceAside
+from esd.services.clients.plan_watch import watched_plans
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, NotFound, Unavailable
@@ -26,6 +27,7 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.reports import Lease, Registration, WorkerPhase
 from esd.services.domain.state import Evaluation, JobState
+from esd.services.domain.watched import WatchedPlans
 from esd.services.runtime.answers import ReadableAnswers
 from esd.services.runtime.channel import channel
 from esd.services.runtime.retry import AWAY, repeated
@@ -37,6 +39,7 @@ from esd.services.wire.hybrid import decode_result, encode_problem
 from esd.services.wire.jobs import decode_columns, encode_job
 from esd.services.wire.reports import LONGEST_WAIT_SECONDS, decode_lease, encode_registration
 from esd.services.wire.state import decode_state, encode_evaluation
+from esd.services.wire.watched import WatchRequest
 
 _ATTEND = f"/{pb.DESCRIPTOR.services_by_name['Dispatcher'].full_name}/Attend"
 _OPENING_SECONDS = 3.0  # the opening of a sample stream is repeated so long; gRPC repeats only calls without streams
@@ -145,6 +148,13 @@ class AsyncDispatcherClient:
         """Returns the document of a job's page, as JSON."""
         response = await _answer(self._stub.DescribePage, pb.DescribePageRequest(job=job))
         return str(response.json)
+
+    def watch_plans(
+        self, job: str, from_iteration: int | None = None, *, epoch: int | None = None, ids: bool = False
+    ) -> AsyncGenerator[WatchedPlans]:
+        """Yields the plans of all workers of a job, each once, in the order of their publication."""
+        request = WatchRequest(job, from_iteration, epoch, ids)
+        return watched_plans(self._stub.WatchPlans, request, self._patience)
 
     async def submit(self, job: str, batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> int:
         """Sends the sample stream of a job, or the rest of it, and ends it."""

@@ -205,6 +205,17 @@ DISPATCH_WINDOW = Gauge(
     "as it should be. Near 0 while training: the sample stream or the dispatcher is the bottleneck.",
     registry=REGISTRY,
 )
+PLAN_OBSERVERS = Gauge(
+    "esd_plan_observers",
+    "Observers that watch the plans of the job (WatchPlans). Near 64: more are refused; close those that nobody needs.",
+    registry=REGISTRY,
+)
+PLAN_HISTORY = Gauge(
+    "esd_plan_history_bytes",
+    "Length of the published plans that are kept for observers, at most ESD_DISPATCHER_PLAN_HISTORY_BYTES. At this "
+    "limit old plans are dropped, as they should be; raise it if observers that resume are refused.",
+    registry=REGISTRY,
+)
 STANDSTILL = Gauge(
     "esd_standstill_seconds",
     "Time for which the job has trained nothing although samples wait, and has completed no flush or checkpoint; 0 "

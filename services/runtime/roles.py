@@ -45,6 +45,7 @@ ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
         "/esd.v1.Dispatcher/RecordEvaluations": _DRIVER,
         "/esd.v1.Dispatcher/DescribeJob": _PEOPLE,
         "/esd.v1.Dispatcher/DescribePage": _PEOPLE,
+        "/esd.v1.Dispatcher/WatchPlans": _PEOPLE,
         "/esd.v1.ParameterServer/CreateTable": _TRAINING,
         "/esd.v1.ParameterServer/Exchange": _WORKER,
         "/esd.v1.ParameterServer/Lookup": _OWNERS,

@@ -17,6 +17,7 @@ from esd.dispatcher.service.state.worker_record import WorkerRecord
 from esd.services.domain.errors import EsdError, StorageUnwritable
 from esd.services.domain.plans import FlushPlan
 from esd.services.domain.reports import FlushReport
+from esd.services.domain.watched import PlanStage
 from esd.services.wire.plans import encode_plan_message
 
 # Samples and pre-images pile up until a checkpoint is committed. After this many failures in a row the job fails,
@@ -38,7 +39,9 @@ def begin_checkpoint(
     """
     plans = job.current_epoch().plans
     checkpoints.begin(PendingCheckpoint(plans.planned, samples, job.totals.save_planned(), planner))
-    plans.checkpoint_flushes[plans.planned] = [encode_plan_message(flush) for flush in flushes]
+    messages = [encode_plan_message(flush) for flush in flushes]
+    plans.checkpoint_flushes[plans.planned] = messages
+    job.show_plans(PlanStage.CHECKPOINT, plans.planned, messages)
     job.lifecycle.notify()
 
 

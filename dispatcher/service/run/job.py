@@ -28,6 +28,7 @@ from esd.dispatcher.service.state.held_back import HeldBack
 from esd.dispatcher.service.state.leases import Workers
 from esd.dispatcher.service.state.lifecycle import Lifecycle
 from esd.dispatcher.service.state.manifest import Manifest
+from esd.dispatcher.service.state.plan_history import KeptPlans, PlanHistory
 from esd.dispatcher.service.state.samples import SampleQueue
 from esd.dispatcher.service.state.standstill import Standstill
 from esd.dispatcher.service.state.stragglers import Stragglers
@@ -38,6 +39,7 @@ from esd.services.domain.errors import FailedPrecondition, NotFound
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import Lease, Registration
 from esd.services.domain.state import JobPhase, Recovery
+from esd.services.domain.watched import PlanStage
 from esd.services.domain.worker_set import WorkerSet
 
 _KNOWN_RECOVERIES = 100
@@ -66,6 +68,7 @@ class Job:
         stragglers: the workers that hold iterations up.
         standstill: how long the job has made no progress although samples wait.
         shadows: the cost of the same stream under other mechanisms.
+        plan_history: the latest plans, for observers.
         epoch: the present epoch, or the last one; None before the first.
         recoveries: the latest epochs that began after an early end, at most 100.
         evaluations: the drivers' results on held-out samples.
@@ -100,6 +103,7 @@ class Job:
         self.stragglers = Stragglers(settings.straggler_factor, settings.variable("straggler_factor"))
         self.standstill = Standstill()
         self.shadows = Shadows(settings.shadow_mechanisms)
+        self.plan_history = PlanHistory(settings.plan_history_bytes, settings.variable("plan_history_bytes"))
         self.epoch: Epoch | None = None
         self.recoveries: deque[Recovery] = deque(maxlen=_KNOWN_RECOVERIES)
         self._farthest = start.iteration  # the first iteration that no epoch has trained
@@ -112,6 +116,7 @@ class Job:
             self._logged_samples,
             self._unconfirmed_iterations,
             lambda: self.standstill.seconds,
+            lambda: self.plan_history.size,
             settings.lease_seconds,
         )
         self.evaluations = Evaluations(spec.labels, start.evaluations)
@@ -197,6 +202,8 @@ class Job:
     def begin_epoch(self, epoch: Epoch) -> None:
         """Makes an epoch the present one: the waiting workers receive its plans from now on."""
         self.epoch = epoch
+        names = {worker.slot: worker.registration.name for worker in self.training_workers}
+        epoch.names = [names.get(slot, "") for slot in range(self.spec.workers)]
         self.workers.stop_waiting()
         self.held_back.begin_epoch()
         self.stragglers.begin_epoch(epoch.first)
@@ -206,6 +213,8 @@ class Job:
             job_metrics.show_worker(self.lifecycle, worker)
         if self.checkpoints is not None:
             self.checkpoints.begin_epoch(epoch.first)
+        if epoch.reloads:
+            self.show_plans(PlanStage.RELOAD, epoch.first, epoch.reloads)
         self.lifecycle.advance(JobPhase.RUNNING)
 
     def end_epoch(self, cause: str) -> None:
@@ -296,8 +305,20 @@ class Job:
         self.totals.add_decision(decision)
         self.held_back.report(self.workers, decision.held_back)
         self.stragglers.planned(published.planned, asyncio.get_running_loop().time())
+        self.show_plans(PlanStage.ITERATION, published.planned, [plan.message for plan in plans])
         published.publish(plans)
         self.lifecycle.notify()
+
+    def show_plans(self, stage: PlanStage, iteration: int, messages: Sequence[bytes]) -> None:
+        """Keeps plans of the present epoch for observers.
+
+        Args:
+            stage: the kind of the plans.
+            iteration: the iteration of the plans; of a flush, the number of iterations before it.
+            messages: the encoded plans, by slot.
+        """
+        epoch = self.current_epoch()
+        self.plan_history.add(KeptPlans(epoch.number, iteration, stage, epoch.names, messages))
 
     def _unconfirmed_iterations(self) -> int:
         """Returns the number of planned iterations of the present epoch that some worker has not confirmed."""

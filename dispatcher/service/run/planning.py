@@ -38,6 +38,7 @@ from esd.native.engine import BatchIds
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError, StaleEpoch
 from esd.services.domain.state import JobPhase
+from esd.services.domain.watched import PlanStage
 from esd.services.runtime.tasks import run_in
 from esd.services.runtime.threads import named_threads
 from esd.services.wire.plans import digest_of, encode_plan_message
@@ -219,6 +220,7 @@ class _EpochPlanning:
         job, plans, checkpoints = self._job, self._epoch.plans, self._job.checkpoints
         self._record(StreamEnded(plans.planned))
         plans.final_flush = [encode_plan_message(plan) for plan in await self._in_thread(self._planner.flush)]
+        job.show_plans(PlanStage.END, plans.planned, plans.final_flush)
         job.lifecycle.advance(JobPhase.FLUSHING)
         await self._wait_until(lambda: all(worker.flushed for worker in job.training_workers))
         if checkpoints is not None:

@@ -70,6 +70,7 @@ class Epoch:
         plans: the plans of the members.
         reloads: the encoded content of each slot's cache at the beginning; empty when all caches begin empty.
         group_keys: the members' key-value store for setting up their all-reduce group.
+        names: the name of each slot's worker, set when the epoch begins; empty for a slot without a member.
         trained: the first iteration that not all members have confirmed.
         cause: why the epoch ended early; empty while it goes on.
         ended: when it ended, on the monotonic clock.
@@ -82,6 +83,7 @@ class Epoch:
     plans: PlanLog
     reloads: Sequence[bytes] = ()
     group_keys: dict[str, bytes] = field(default_factory=dict)
+    names: Sequence[str] = field(init=False, default=())
     trained: int = field(init=False)
     cause: str = field(init=False, default="")
     ended: float = field(init=False, default=0.0)

@@ -31,6 +31,7 @@ def show_job(
     logged: Callable[[], int],
     unconfirmed: Callable[[], int],
     standstill: Callable[[], float],
+    plan_history_bytes: Callable[[], int],
     lease_seconds: float,
 ) -> None:
     """Shows a new job from now on. Its figures are computed at every scrape.
@@ -43,6 +44,7 @@ def show_job(
         logged: returns the number of samples in the sample log, which no checkpoint covers.
         unconfirmed: returns the number of planned iterations that are not confirmed.
         standstill: returns the seconds for which the job has made no progress although samples wait.
+        plan_history_bytes: returns the length of the plans that are kept for observers.
         lease_seconds: the longest silence of a worker.
     """
     for phase in JobPhase:
@@ -59,6 +61,7 @@ def show_job(
     metrics.LOGGED_SAMPLES.set_function(logged)
     metrics.DISPATCH_WINDOW.set_function(unconfirmed)
     metrics.STANDSTILL.set_function(standstill)
+    metrics.PLAN_HISTORY.set_function(plan_history_bytes)
 
 
 def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:

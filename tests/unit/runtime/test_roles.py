@@ -38,7 +38,7 @@ def test_what_a_worker_may_not_do() -> None:
     assert not of(Role.WORKER) & {
         "BeginEpoch", "Restore", "Commit", "Save", "GetCheckpoint", "AppendSamples", "ReadSamples", "TrimSamples",
         "Scan", "GetDense", "Lookup", "CreateJob", "CancelJob", "Submit", "RecordEvaluations", "DescribeJob",
-        "DescribePage", "DescribeServer",
+        "DescribePage", "WatchPlans", "DescribeServer",
     }  # fmt: skip
     assert {"dense"} == PARTS_OF_WORKERS
 
@@ -49,7 +49,7 @@ def test_what_the_dispatcher_alone_may_do() -> None:
 
 
 def test_what_people_may_do() -> None:
-    assert of(Role.OBSERVER) == {"DescribeJob", "DescribePage", "DescribeServer", "DescribeWorker"}
+    assert of(Role.OBSERVER) == {"DescribeJob", "DescribePage", "WatchPlans", "DescribeServer", "DescribeWorker"}
     assert of(Role.OPERATOR) - of(Role.DRIVER) == set()
     assert of(Role.DRIVER) - of(Role.OPERATOR) == {"CreateJob", "Submit", "RecordEvaluations"}
     people, training = of(Role.DRIVER) | of(Role.OPERATOR), of(Role.WORKER) | of(Role.DISPATCHER)

@@ -1,0 +1,87 @@
+"""The streams of observers, which see the plans of all workers.
+
+An observer reads the plans that the job keeps for all observers (state/plan_history.py), so it costs nothing while it
+does not read. The moves of plans are computed in one thread for all observers: however many read, they take one
+processor at most, and never the planner's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+
+from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.run.moves import moves_of
+from esd.dispatcher.service.state.plan_history import KeptPlans
+from esd.protos import dispatcher_pb2 as pb
+from esd.services.domain.errors import ResourceExhausted
+from esd.services.domain.state import JobPhase
+from esd.services.runtime import metrics
+from esd.services.runtime.tasks import run_in
+from esd.services.wire.watched import WatchRequest, encode_watched
+
+MOST_OBSERVERS = 64  # of a dispatcher; each holds a stream
+
+
+class Observers:
+    """The observers of a dispatcher.
+
+    Args:
+        thread: computes the moves; it must have one thread.
+    """
+
+    def __init__(self, thread: ThreadPoolExecutor) -> None:
+        self._thread = thread
+        self._watching = 0
+
+    async def watch(self, job: Job, request: WatchRequest) -> AsyncGenerator[pb.WatchPlansResponse]:
+        """Yields the plans of a job from an iteration on, as they are published, until the job is finished.
+
+        Args:
+            job: the job.
+            request: the first plans, and whether the ids are wanted.
+
+        Raises:
+            ResourceExhausted: too many observers watch.
+            FailedPrecondition: the plans are no longer kept; or the job failed.
+            Unavailable: the dispatcher is stopping.
+        """
+        if self._watching >= MOST_OBSERVERS:
+            raise ResourceExhausted(f"{MOST_OBSERVERS} observers watch plans, and a dispatcher serves no more")
+        self._watching += 1
+        metrics.PLAN_OBSERVERS.inc()
+        try:
+            async with aclosing(_published(job, request)) as published:
+                async for kept in published:
+                    yield await run_in(self._thread, _encoded, kept, request.ids)
+        finally:
+            self._watching -= 1
+            metrics.PLAN_OBSERVERS.dec()
+
+
+async def _published(job: Job, request: WatchRequest) -> AsyncGenerator[KeptPlans]:
+    history = job.plan_history
+    number, wanted = history.end, (0, 0, 0)
+    if request.from_iteration is not None:
+        present = job.epoch.number if job.epoch is not None else 0
+        wanted = (present if request.epoch is None else request.epoch, request.from_iteration, 0)
+        number = history.find(*wanted[:2])
+    changed = asyncio.Event()
+    with job.lifecycle.told_by(changed.set):
+        while True:
+            changed.clear()
+            while number < history.end:
+                kept = history.get(number)
+                number += 1
+                if kept.position >= wanted:
+                    yield kept
+            if job.lifecycle.phase is JobPhase.FINISHED:
+                return
+            job.lifecycle.raise_if_failed()
+            await changed.wait()
+
+
+def _encoded(kept: KeptPlans, ids: bool) -> pb.WatchPlansResponse:
+    return encode_watched(moves_of(kept, ids=ids))
