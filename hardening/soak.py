@@ -45,6 +45,8 @@ OPTIONS = RunOptions(
 FULL_TABLE = replace(
     OPTIONS, data="synthetic:zipf?fields=4&keys=1000000", max_rows=2_000, at_max_rows=RowLimitPolicy.FORGET
 )
+# The same ids, each of which is forgotten by the 50th iteration in a row that does not train it.
+TIME_TO_LIVE = replace(OPTIONS, data="synthetic:zipf?fields=4&keys=1000000", row_ttl=50)
 WARM_UP = 0.25  # of the iterations
 SAMPLES = 400  # of each process over the whole run
 MOST_GROWTH = 1.0  # MB per 1,000 iterations
@@ -131,8 +133,10 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=20_000)
     parser.add_argument("--store", choices=("memory", "redis"), default="memory")
     parser.add_argument("--full-table", action="store_true", help="ever new ids in a table of 2,000 rows")
+    parser.add_argument("--time-to-live", action="store_true", help="ever new ids that live 50 iterations")
     arguments = parser.parse_args()
-    options = replace(FULL_TABLE if arguments.full_table else OPTIONS, iterations=arguments.iterations)
+    ids = FULL_TABLE if arguments.full_table else TIME_TO_LIVE if arguments.time_to_live else OPTIONS
+    options = replace(ids, iterations=arguments.iterations)
     began = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esd-soak-")))

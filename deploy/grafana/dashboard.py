@@ -134,7 +134,14 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel("Plans kept for observers", "bytes", [("esd_plan_history_bytes", "kept")]),
         Panel("Standstill", "s", [("esd_standstill_seconds", "samples wait, and nothing is trained")]),
         Panel("Rows", "none", [("esd_known_rows", "trained"), ("esd_row_limit", "limit")]),
-        Panel("Rows forgotten per second", "ops", [(_rate("esd_forgotten_rows_total"), "rows")]),
+        Panel(
+            "Rows that leave the table per second",
+            "ops",
+            [
+                (_rate("esd_forgotten_rows_total"), "forgotten, the table is full"),
+                (_rate("esd_expired_rows_total"), "expired"),
+            ],
+        ),
         Panel(
             "Samples that wait",
             "none",

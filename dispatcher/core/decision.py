@@ -49,6 +49,7 @@ class Decision:
         worker_lookups: int64 [n], rows that each worker's samples use.
         worker_hits: int64 [n], rows among them with the latest version in the worker's cache.
         forgotten_rows: number of rows removed from the table to keep it within its limit.
+        expired_rows: number of rows removed from the tables because their time to live is over.
         held_back: int32 [n], the samples for whose rows a worker's cache has room; 0 if the cache does not limit it.
         solver: the solver that ran, "" for a mechanism without one.
         gap: the solver's certificate: cost minus dual bound, 0 proves optimality; None without a certificate.
@@ -75,6 +76,7 @@ class Decision:
     worker_lookups: NDArray[np.int64]
     worker_hits: NDArray[np.int64]
     forgotten_rows: int
+    expired_rows: int
     held_back: NDArray[np.int32]
     solver: str
     gap: float | None

@@ -109,7 +109,8 @@ class Planner:
                 job.policy,
                 table_sizes=self._sizes.of_tables,
                 max_rows=job.rows_kept,
-                window=0 if job.max_rows else job.window,
+                row_ttls=job.row_ttls,
+                window=0 if job.knows_all_rows else job.window,
                 spare_rows=_MANY_SPARE_ROWS if job.mechanism == "history" else _SPARE_ROWS,
                 gradient_shares=self._sizes.gradient_shares,
                 value_shares=self._sizes.value_shares,
@@ -227,7 +228,8 @@ class Planner:
             expected_cost_seconds=assigned.expected_cost * self.cost_model.unit_seconds,
             worker_lookups=counts[6],
             worker_hits=counts[7],
-            forgotten_rows=columns.forgotten,
+            forgotten_rows=columns.forgotten - columns.expired,
+            expired_rows=columns.expired,
             held_back=self._balancing.held_back if self._balancing else np.zeros(self.job.workers, np.int32),
             solver=assigned.solver,
             gap=assigned.gap,
@@ -263,7 +265,7 @@ class Planner:
 
     @property
     def rows(self) -> int:
-        """How many rows the planner knows: all rows of the tables, if the job limits these (`max_rows`).
+        """How many rows the planner knows: all rows of the tables, if the job limits them or their time to live.
 
         Else these are the rows that workers cache or have cached recently, and some more.
         """

@@ -36,6 +36,7 @@ def job_state(job: Job) -> Callable[[], JobState]:
         lookups=totals.lookups,
         hits=totals.hits,
         forgotten_rows=totals.forgotten_rows,
+        expired_rows=totals.expired_rows,
         sync_figures=totals.sync_figures,
         decision_median_seconds=median,
         decision_p99_seconds=p99,

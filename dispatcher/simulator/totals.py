@@ -31,6 +31,7 @@ class Totals:
         lookups: (row, worker) pairs trained.
         hits: lookups that found the latest version in the worker's cache.
         forgotten_rows: number of rows removed from the table to keep it within its limit.
+        expired_rows: number of rows removed from the tables because their time to live is over.
         sync_figures: the figures of the way to synchronise.
         plan_bytes: bytes of all workers' encoded plans.
         plan_seconds: time of these plans on their links, not included in the cost.
@@ -54,6 +55,7 @@ class Totals:
     lookups: int
     hits: int
     forgotten_rows: int
+    expired_rows: int
     sync_figures: Figures
     plan_bytes: int
     plan_seconds: float
@@ -75,7 +77,8 @@ class Tally:
 
     def __init__(self, workers: int) -> None:
         """Starts with zeros, for n workers."""
-        self._samples = self._lookups = self._hits = self._forgotten_rows = self._plan_bytes = 0
+        self._samples = self._lookups = self._hits = self._plan_bytes = 0
+        self._forgotten_rows = self._expired_rows = 0
         self._operations = self._moved_bytes = Operations.none(workers)
         self._workloads = np.zeros(workers)
         self._flushed = self._reduced = self._direct_rows = self._direct_bytes = np.zeros(workers, np.int64)
@@ -100,6 +103,7 @@ class Tally:
         self._lookups += decision.lookups
         self._hits += decision.hits
         self._forgotten_rows += decision.forgotten_rows
+        self._expired_rows += decision.expired_rows
         self._sync_figures += decision.sync_figures
         self._plan_bytes += decision.plan_bytes  # before `decision_seconds`, since it encodes the plans
         self._plan_seconds += decision.plan_seconds
@@ -130,6 +134,7 @@ class Tally:
             lookups=self._lookups,
             hits=self._hits,
             forgotten_rows=self._forgotten_rows,
+            expired_rows=self._expired_rows,
             sync_figures=self._sync_figures,
             plan_bytes=self._plan_bytes,
             plan_seconds=self._plan_seconds,

@@ -97,6 +97,8 @@ def _check(chosen: RunOptions, device: str) -> None:
         raise InvalidArgument("esd plan finds batches of samples as they come: leave out --hot-batches")
     if chosen.max_rows:
         raise InvalidArgument("esd plan has no --max-rows: it counts what all rows of the data need")
+    if chosen.row_ttl:
+        raise InvalidArgument("esd plan has no --row-ttl: it counts what all rows of the data need")
     if not re.fullmatch(DEVICE, device):
         raise InvalidArgument(f"--device is {device!r}, it must be cpu, cuda or cuda:N")
     chosen.bandwidths()  # looks at the links

@@ -29,7 +29,15 @@ from esd.cli.learning import (
 )
 from esd.cli.limits import within
 from esd.cli.model import Hidden, LossOption, Model
-from esd.cli.storage import AtMaxRows, CheckpointBytes, CheckpointEvery, CheckpointSeconds, CheckpointsKept, MaxRows
+from esd.cli.storage import (
+    AtMaxRows,
+    CheckpointBytes,
+    CheckpointEvery,
+    CheckpointSeconds,
+    CheckpointsKept,
+    MaxRows,
+    RowTtl,
+)
 from esd.dispatcher.core.mechanisms import MECHANISMS
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.solvers import SOLVERS
@@ -315,6 +323,7 @@ _DECLARED: dict[str, Any] = {
     "checkpoint_every": CheckpointEvery,
     "max_rows": MaxRows,
     "at_max_rows": AtMaxRows,
+    "row_ttl": RowTtl,
     "checkpoint_seconds": CheckpointSeconds,
     "checkpoint_bytes": CheckpointBytes,
     "checkpoints_kept": CheckpointsKept,

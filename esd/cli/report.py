@@ -33,6 +33,17 @@ def _direct(result: Mapping[str, Any]) -> str:
     return f"{rows:,}"
 
 
+def _count(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """Returns a function that shows a number of rows, and raises KeyError for a run in which it is 0."""
+
+    def show(result: Mapping[str, Any]) -> str:
+        if not result[name]:
+            raise KeyError(name)
+        return f"{result[name]:,}"
+
+    return show
+
+
 def _reduced(result: Mapping[str, Any]) -> str:
     """Shows the gradients that a worker sends. Raises KeyError if no row is replicated, or no worker is there yet."""
     reduced = max(result["bytes"]["reduced"], default=0)
@@ -55,6 +66,8 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("gradients of replicated rows, kB per worker and iteration", _reduced),
     ("plans, kB per iteration", lambda r: f"{r['plan_bytes'] / 1e3 / max(1, r['iterations']):,.1f}"),
     ("worker-to-worker rows", lambda r: f"{sum(r['operations']['peer']):,.0f}"),
+    ("forgotten rows", _count("forgotten_rows")),
+    ("expired rows", _count("expired_rows")),
     ("hit ratio", lambda r: f"{r['hit_ratio']:.3f}"),
     ("stale reads", lambda r: f"{1 - r['staleness']['reads'][0] / max(1, sum(r['staleness']['reads'])):.1%}"),
     ("updates that a read lacks (mean / most)", lambda r: _missing_updates(r["staleness"])),

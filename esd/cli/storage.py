@@ -60,6 +60,16 @@ AtMaxRows = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+RowTtl = Annotated[
+    int,
+    typer.Option(
+        metavar="ITERATIONS",
+        **within("row_ttl"),
+        help="Iterations without a training after which a row is forgotten, with its optimizer state; 0: none. A table "
+        "of the --schema may have its own.",
+        rich_help_panel=_PANEL,
+    ),
+]
 CheckpointSeconds = Annotated[
     float,
     typer.Option(

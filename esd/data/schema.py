@@ -19,7 +19,7 @@ from esd.data.checked import CONFIG, LISTED, PAIR, WHOLE, Number, OneOf, Text, T
 from esd.services.domain.columns import MISSING, SampleColumns
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_LENGTH, Feature, Pooling, tables_of
-from esd.services.domain.tables import OptimizerKind, TableSpec
+from esd.services.domain.tables import MAX_ROW_TTL, OptimizerKind, TableSpec
 
 CROSS = " x "  # between the names of a cross' parts
 TIME_UNITS = ("s", "ms", "us", "ns")
@@ -81,6 +81,7 @@ class TableOptions:
         dim: values per row.
         optimizer: `sgd`, `adagrad` or `adam`.
         learning_rate: of the optimizer.
+        row_ttl: iterations without a training after which a row is forgotten; 0: none.
 
     Example:
         >>> esd.TableOptions(dim=8, optimizer="adam", learning_rate=0.001).dim
@@ -90,6 +91,7 @@ class TableOptions:
     dim: Whole | None = None
     optimizer: Annotated[str, OneOf([kind.value for kind in OptimizerKind])] | None = None
     learning_rate: Number | None = None
+    row_ttl: Annotated[int, Field(ge=0, le=MAX_ROW_TTL), WHOLE] | None = None
 
 
 def _form(described: Any) -> str | None:
@@ -327,6 +329,23 @@ def job_tables(schema: Schema | None, features: Sequence[Feature], first: TableS
         trained = replace(first.optimizer, kind=kind, learning_rate=rate)
         tables.append(TableSpec(full_name, dimension, trained, first.seed, init_scale=dimension**-0.5))
     return tuple(tables)
+
+
+def row_ttls(schema: Schema | None, features: Sequence[Feature], default: int) -> tuple[int, ...]:
+    """Returns the time to live of the rows of a job's tables, by number; none if no table has one.
+
+    Args:
+        schema: says how they differ; None: they do not.
+        features: of the job.
+        default: the time to live of a table that the schema leaves out.
+    """
+    options = {} if schema is None else schema.tables
+    given = [
+        options.get(name or "", TableOptions()).row_ttl
+        for name in (tables_of(features) if schema is None else schema.table_names)
+    ]
+    ttls = tuple(default if each is None else each for each in given)
+    return ttls if any(ttls) else ()
 
 
 def _said(values: dict[str, Any]) -> dict[str, Any]:

@@ -84,6 +84,7 @@ class IterationColumns:
 
     Attributes:
         forgotten: the number of rows that leave the table.
+        expired: the number of these rows whose time to live is over.
         counts: int64 [8, n], by worker the rows of its pulls, of its update pushes of rows and of gradients, of its
             evict pushes of rows and of gradients, of its drops, the rows that its samples use, and the
             used rows of which it has the latest value.
@@ -95,6 +96,7 @@ class IterationColumns:
     """
 
     forgotten: int
+    expired: int
     counts: NDArray[np.int64]
     figures: NDArray[np.int64]
     direct: NDArray[np.int64]
@@ -298,11 +300,14 @@ class Engine:
             rows that it does not train are forgotten, as few as will do: those trained longest ago, ties to the lowest
             id. Their copies leave all caches without a push. A forgotten id that comes back is new, and its versions
             (services/domain/versions.py) are of a later life.
+        row_ttls: the iterations that a row lives without a training, of each table; 0 stands for any number, and so
+            does an empty list. An iteration forgets a row in the same way if it is the last of so many iterations in a
+            row that do not train it.
         window: a plan is made when all pushes of the plans before the last `window` ones are durable. So many
             iterations after its last copy has gone, a row leaves the engine, and the parameter server keeps it. An id
             that comes back then continues with the row of the parameter server, in a later life
             (services/domain/versions.py). How often it was trained is remembered of 8 rows per cached one. With 0,
-            which max_rows needs, rows never leave.
+            which max_rows and row_ttls need, rows never leave.
         spare_rows: how many rows the engine knows although no worker caches them.
         gradient_shares: how large a partial gradient is by its row, above 0 and at most 16, of each table; if there are
             none, 1.
@@ -320,6 +325,7 @@ class Engine:
         *,
         table_sizes: Sequence[int] = (),
         max_rows: int = 0,
+        row_ttls: Sequence[int] = (),
         window: int = 0,
         spare_rows: int = 0,
         gradient_shares: Sequence[float] = (),

@@ -62,6 +62,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
             for each in state.recoveries
         ],
         "forgotten_rows": state.forgotten_rows,
+        "expired_rows": state.expired_rows,
         "staleness": _staleness(state.job, state.sync_figures),
         "cost_seconds": state.cost_seconds,
         # Of the same stream under other mechanisms, which may be some iterations behind.
@@ -113,6 +114,7 @@ def simulation_result(job: JobSpec, totals: Totals) -> Result:
         },
         "direct": {"rows": totals.direct_rows.tolist(), "bytes": totals.direct_bytes.tolist()},
         "forgotten_rows": totals.forgotten_rows,
+        "expired_rows": totals.expired_rows,
         "staleness": _staleness(job, totals.sync_figures),
         "plan_bytes": totals.plan_bytes,  # of all workers
         "plan_seconds": totals.plan_seconds,  # beside the cost

@@ -93,6 +93,8 @@ def _check_alternative(alternative: str, chosen: RunOptions, job: JobSpec, dims:
         raise InvalidArgument("--dims does not go with --alternative, which counts rows of one size")
     if job.forgets_rows:
         raise InvalidArgument("--at-max-rows forget does not go with --alternative, which forgets no rows")
+    if any(job.row_ttls):
+        raise InvalidArgument("--row-ttl does not go with --alternative, which forgets no rows")
     if job.workload_limits is not None:
         raise InvalidArgument("--workloads balanced does not go with --alternative: give a list")
 

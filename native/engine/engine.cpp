@@ -27,14 +27,15 @@ Engine::Engine(EngineOptions options, const Way& way)
           RowSizes(std::move(options.table_sizes), std::move(options.gradient_shares), std::move(options.value_shares)),
           options.window > 0),
       row_limit_(options.max_rows),
+      row_ttl_(std::move(options.row_ttls), state_.sizes),
       memory_(std::accumulate(state_.cache_sizes.begin(), state_.cache_sizes.end(), std::uint64_t{0})),
       history_(workers()),
       sync_(way.make(state_)),
       window_(options.window),
       spare_rows_(options.spare_rows),
       replacement_(state_) {
-  if (window_ > 0 && row_limit_.active()) {
-    throw std::invalid_argument("an engine that limits the rows of the table must know them all: window must be 0");
+  if (window_ > 0 && (row_limit_.active() || row_ttl_.active())) {
+    throw std::invalid_argument("an engine that forgets rows of the table must know them all: window must be 0");
   }
 }
 
@@ -211,55 +212,6 @@ IterationPlans Engine::empty_plans(Arena&& arena) const {
   return plans;
 }
 
-// Makes room in a full table for the rows that the batch brings. Forgotten rows leave the state index and all caches
-// without a push. Slots that are in use until the previous iteration ends go to `discarded_late_`, others are vacant.
-void Engine::forget_rows(IterationPlans& plans) {
-  discarded_late_.assign(workers(), {});
-  if (!row_limit_.active()) return;
-  row_limit_.make_room(state_.index, state_.batch, state_.iteration, forgotten_, lives_);
-  sync_->forget(forgotten_);
-  plans.forgotten = reserve_column(plans.arena.u64, forgotten_.size());
-  plans.forgotten_below = first_version(lives_.present());
-  std::vector<std::vector<TransferRow>> discards(workers());
-  for (std::size_t i = 0; i < forgotten_.size(); ++i) {
-    const RowNumber number = forgotten_[i];
-    plans.arena.u64[plans.forgotten.begin + i] = state_.index[number].id;
-    state_.directory.cached(state_.index[number]).for_each([&](unsigned worker) {
-      const TransferRow discard = discard_copy(number, worker);
-      CacheMirror& cache = *state_.caches[worker];
-      const TableNumber table = cache.copies[discard.slot].table;
-      (discard.timing == kEarly ? cache.vacant[table] : discarded_late_[worker]).push_back(discard.slot);
-      discards[worker].push_back(discard);
-    });
-    state_.hot_rows.forget(number);
-    history_.forget(number);
-    state_.index.forget(number);
-  }
-  for (unsigned j = 0; j < workers(); ++j) {
-    plans.workers[j].discards = append_rows(plans.arena, discards[j].data(), discards[j].size());
-  }
-}
-
-void Engine::begin_lives() {
-  if (lives_.present() == 0) return;
-  for (RowState& row : state_.batch.states) {
-    if (row.version == 0) row.life = lives_.present();
-  }
-}
-
-TransferRow Engine::discard_copy(RowNumber number, unsigned worker) {
-  RowState& row = state_.index[number];
-  CacheMirror& cache = *state_.caches[worker];
-  const SlotIndex slot = state_.directory.find(row).slot(worker);
-  const TransferRow discard(row, state_.sizes.of_row(row.id), WorkerSet{}, slot, state_.iteration);
-  cache.copies[slot].row = kNoRow;
-  cache.copies[slot].stamp = kNoStamp;  // so that no record in the policy's queues names it any more
-  cache.filled -= discard.size;
-  row.holders.remove(worker);
-  state_.directory.remove(row, worker);
-  return discard;
-}
-
 // Evicts what must leave for the rows that a worker lacks, and gives these their slots.
 void Engine::make_room(unsigned worker, IterationPlans& plans) {
   CacheMirror& cache = *state_.caches[worker];
@@ -361,8 +313,8 @@ std::size_t Engine::cache_bytes() const {
 
 std::size_t Engine::memory_bytes() const {
   return state_.index.memory_bytes() + state_.hot_rows.memory_bytes() + row_limit_.memory_bytes() +
-         state_.uncached.memory_bytes() + memory_.memory_bytes() + history_.memory_bytes() + cache_bytes() +
-         finder_.memory_bytes() + state_.batch.memory_bytes() + sync_->memory_bytes();
+         row_ttl_.memory_bytes() + state_.uncached.memory_bytes() + memory_.memory_bytes() + history_.memory_bytes() +
+         cache_bytes() + finder_.memory_bytes() + state_.batch.memory_bytes() + sync_->memory_bytes();
 }
 
 }  // namespace esd

@@ -16,6 +16,7 @@
 #include "engine/batch/scores.h"
 #include "engine/batch/row_limit.h"
 #include "engine/batch/row_sizes.h"
+#include "engine/batch/row_ttl.h"
 #include "engine/batch/training_history.h"
 #include "engine/cache/cache_mirror.h"
 #include "engine/joint/reuse.h"
@@ -43,6 +44,7 @@ struct EngineOptions {
   std::string policy;                      // of cache replacement, see make_policy
   std::vector<std::uint32_t> table_sizes;  // of the tables' rows, see RowSizes
   std::uint64_t max_rows = 0;              // see RowLimit
+  std::vector<std::uint32_t> row_ttls;     // by table, see RowTtl
   RowSizes::Shares gradient_shares, value_shares;
   std::uint32_t window = 0;    // iterations after which what a plan pushes is durable; 0: the engine knows all rows
   std::size_t spare_rows = 0;  // rows that it knows although no worker caches them
@@ -133,6 +135,7 @@ class Engine {
   void check_room() const;
   IterationPlans empty_plans(Arena&& arena) const;
   void forget_rows(IterationPlans& plans);
+  void forget_chosen(IterationPlans& plans, std::vector<std::vector<TransferRow>>& discards);
   void begin_lives();
   TransferRow discard_copy(RowNumber number, unsigned worker);
   void make_room(unsigned worker, IterationPlans& plans);
@@ -150,6 +153,7 @@ class Engine {
   // What a snapshot holds.
   State state_;
   RowLimit row_limit_;
+  RowTtl row_ttl_;
   Lives lives_;
   TrainingsMemory memory_;
   ReuseStatistics reuse_;

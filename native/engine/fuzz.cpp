@@ -224,9 +224,12 @@ void run_job(Random& random) {
   for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
   const std::uint64_t max_rows = random.below(2) ? 0 : samples * fields + 1 + random.below(40);
   const esd::DrawnWay drawn = esd::draw_way(random, cache_rows, std::max<std::size_t>(sizes.size(), 1));
-  const auto window = static_cast<std::uint32_t>(max_rows > 0 ? 0 : random.below(4));
-  esd::Engine engine({cache_rows, policies[random.below(6)], sizes, max_rows, {}, {}, window, random.below(30)},
-                     *drawn.way);
+  std::vector<std::uint32_t> row_ttls(random.below(3) ? 0 : std::max<std::size_t>(sizes.size(), 1));
+  for (std::uint32_t& ttl : row_ttls) ttl = static_cast<std::uint32_t>(random.below(12));
+  const bool forgets = max_rows > 0 || std::any_of(row_ttls.begin(), row_ttls.end(), [](auto ttl) { return ttl > 0; });
+  const auto window = static_cast<std::uint32_t>(forgets ? 0 : random.below(4));
+  esd::Engine engine(
+      {cache_rows, policies[random.below(6)], sizes, max_rows, row_ttls, {}, {}, window, random.below(30)}, *drawn.way);
   const std::uint64_t universe = 1 + random.below(400);
   for (int iteration = 0; iteration < 130; ++iteration) {
     if (drawn.looks_ahead) tell_reads(engine, random, universe, sizes.size());

@@ -304,9 +304,8 @@ SavedSync Engine::load(const char* data, std::size_t size, bool warm) {
   if (before) life += life & 1;  // rows were born with their initial values in any life
   if (window_ == 0 && continues(life)) {
     throw std::invalid_argument(
-        "the snapshot is of an engine that did not know all rows of the table any more, and a limit of rows needs "
-        "that: "
-        "go on without max_rows (--max-rows)");
+        "the snapshot is of an engine that did not know all rows of the table any more, and a limit of rows or a time "
+        "to live needs that: go on without max_rows (--max-rows) and without a row ttl (--row-ttl)");
   }
   StateIndex index;
   std::vector<UncachedRow> uncached;
@@ -343,6 +342,7 @@ SavedSync Engine::load(const char* data, std::size_t size, bool warm) {
   reuse_ = reuse;
   lives_ = Lives(life);
   row_limit_.restore(state_.index);
+  row_ttl_.restore(state_.index);
   state_.directory = std::move(directory);
   state_.caches = std::move(caches);
   prepared_ = false;

@@ -18,7 +18,7 @@ from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import OPTIONS, MechanismOptions, check_options
 from esd.services.domain.schedules import CONSTANT, Schedule
 from esd.services.domain.sync import ON_DEMAND, Sync
-from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.domain.tables import MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
 
 MAX_WORKERS = 64  # worker sets are uint64 masks
 MAX_LAYERS = 64  # of the MLP; with MAX_WIDTH it bounds what a worker is asked to build before it has seen a sample
@@ -166,6 +166,7 @@ _PARTS: dict[str, type] = {
     "labels": str,
     "parameter_servers": str,
     "dense_names": str,
+    "row_ttls": int,
 }
 _KINDS: dict[str, type] = {
     "dense_features": int,
@@ -204,6 +205,8 @@ class JobSpec(DispatchOptions):
             one goes on with other samples or settings. Schedules count from here.
         max_rows: how many rows the tables together may have; 0: any number.
         at_max_rows: what happens before the iteration that needs more.
+        row_ttls: by table, the iterations that a row lives without a training: the last of so many iterations in a row
+            that do not train it forgets it; 0: it lives for ever. Empty: the rows of all tables do.
 
     Example:
         >>> job = esd.JobSpec(
@@ -233,6 +236,7 @@ class JobSpec(DispatchOptions):
     first_iteration: int = 0
     max_rows: int = 0
     at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE
+    row_ttls: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -257,6 +261,7 @@ class JobSpec(DispatchOptions):
         names = [table.name for table in self.tables]
         if len(set(names)) < len(names):
             raise InvalidArgument(f"two tables of the job have the same name; the names are {', '.join(names)}")
+        self._check_ttls()
         check_features(self.features, len(self.tables))
         if not self.parameter_servers:
             raise InvalidArgument("parameter_servers is empty, at least one shard is needed")
@@ -264,6 +269,12 @@ class JobSpec(DispatchOptions):
             raise InvalidArgument(
                 f"parameter_servers names {repeated[0]} more than once; each shard has a server of its own"
             )
+
+    def _check_ttls(self) -> None:
+        if self.row_ttls and len(self.row_ttls) != len(self.tables):
+            raise InvalidArgument(f"row_ttls has {len(self.row_ttls)} entries for {len(self.tables)} tables")
+        for table, ttl in zip(self.tables, self.row_ttls, strict=False):
+            _check_range(f"row_ttl of table {table.name!r} (--row-ttl)", ttl, 0, MAX_ROW_TTL)
 
     def _check_names(self) -> None:
         if not 1 <= len(set(self.labels)) == len(self.labels) <= MAX_LABELS or not all(self.labels):
@@ -328,6 +339,11 @@ class JobSpec(DispatchOptions):
     def forgets_rows(self) -> bool:
         """Whether rows leave the table when it is full, instead of ending the job."""
         return self.at_max_rows is RowLimitPolicy.FORGET
+
+    @property
+    def knows_all_rows(self) -> bool:
+        """Whether the dispatcher knows every row of the tables, because it decides which rows are forgotten."""
+        return bool(self.max_rows) or any(self.row_ttls)
 
     @property
     def rows_kept(self) -> int:

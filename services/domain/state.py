@@ -186,7 +186,8 @@ class JobState:
         resumed_from: the iteration at which this dispatcher resumed the job, 0 for its beginning.
         checkpoint: the checkpoint that was committed last, named by the iteration that follows it.
         recoveries: epochs that ended early under this dispatcher.
-        forgotten_rows: number of rows that the plans have removed from the tables.
+        forgotten_rows: number of rows that the plans have removed from the full tables.
+        expired_rows: number of rows that the plans have removed because their time to live was over.
         evaluations: the latest ones that its drivers have recorded, by iteration, at most KEPT_EVALUATIONS.
         sync_figures: the figures of the way to synchronise, of these plans.
         labels: as `quality`, label by label, in the job's order.
@@ -223,6 +224,7 @@ class JobState:
     checkpoint: int = 0
     recoveries: tuple[Recovery, ...] = ()
     forgotten_rows: int = 0
+    expired_rows: int = 0
     evaluations: tuple[Evaluation, ...] = ()
     sync_figures: Figures = NO_FIGURES
     labels: tuple[Quality, ...] = ()

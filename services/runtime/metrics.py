@@ -179,7 +179,7 @@ SOLVER_GAP = Gauge(
 KNOWN_ROWS = Gauge(
     "esd_known_rows",
     "Rows that the dispatcher knows, in all tables of the job, under the name of the first: the cached ones and some "
-    "more. With --max-rows these are all rows that the plans so far train. At esd_row_limit the job then ends: raise "
+    "more. With --max-rows or --row-ttl these are all rows of the tables. At esd_row_limit the job ends: raise "
     "--max-rows before, or hash the ids to fewer. With --at-max-rows forget it stays there, see "
     "esd_forgotten_rows_total.",
     ("table",),
@@ -196,6 +196,14 @@ FORGOTTEN_ROWS = Counter(
     "Rows that the plans remove from the tables, under the name of the first, to keep them within esd_row_limit "
     "(--at-max-rows forget); rows of repeated iterations count again after a recovery. If a forgotten id comes back, "
     "its training is lost: if many do, raise --max-rows.",
+    ("table",),
+    registry=REGISTRY,
+)
+EXPIRED_ROWS = Counter(
+    "esd_expired_rows_total",
+    "Rows that the plans remove from the tables, under the name of the first, because no iteration has trained them "
+    "for their time to live (--row-ttl); rows of repeated iterations count again after a recovery. If an expired id "
+    "comes back, its training is lost: if many do, raise --row-ttl.",
     ("table",),
     registry=REGISTRY,
 )
@@ -463,9 +471,10 @@ BY_SERVICE = {
     "dispatcher": (
         TRANSFERS, TRANSFER_BYTES, DIRECT_ROWS, DIRECT_BYTES, TRANSFER_COST, SHADOW_TRANSFER_COST, CACHE_LOOKUPS,
         DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES, SOLVER_SECONDS,
-        SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, ROW_LIMIT, DISPATCH_WINDOW, STANDSTILL, QUEUED_SAMPLES, LOGGED_SAMPLES,
-        JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS, ITERATION_SECONDS,
-        WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(), HELD_OUT_ITERATION,
+        SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, EXPIRED_ROWS, ROW_LIMIT, DISPATCH_WINDOW, STANDSTILL,
+        QUEUED_SAMPLES, LOGGED_SAMPLES, JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE,
+        ITERATIONS, ITERATION_SECONDS, WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(),
+        HELD_OUT_ITERATION,
     ),
     "worker": (DENSE_BYTES,),
     "ps": (

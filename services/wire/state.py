@@ -29,6 +29,7 @@ _FIGURES = (  # same name and unit on both sides
     "resumed_from",
     "checkpoint",
     "forgotten_rows",
+    "expired_rows",
 )
 _QUALITY = ("loss", "auc", "normalised_entropy", "calibration", "gauc")
 _STALENESS = ("reads", "missing_updates", "most_missing")

@@ -68,6 +68,10 @@ EPOCHS = {"data": "synthetic:zipf?samples=1000&keys=3000", "epochs": 3, "shuffle
 # A table of few more rows than an iteration trains: most rows leave it, some in the iteration after their last.
 FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.FORGET, "cache_rows": 500, **ADAM}
 
+# Most rows leave the table within some iterations, and many come back.
+TTL = {"row_ttl": 4, "cache_rows": 700, "checkpoint_every": 20}
+BOTH = {"row_ttl": 3, "max_rows": 1000}
+
 PUSHED = {"sync": "full"}
 AHEAD = {"sync": "proactive", "links": "40m,20m,10m", "checkpoint_every": 20}
 THROUGH = {"sync": "write-through", "mechanism": "random", "cache_rows": 500}
@@ -126,6 +130,21 @@ CLUSTERS = [
     cluster("sums at two servers, replicated rows", workers=3, batch=20, shards=2, **AT_SERVER | REPLICATED),
     cluster("sums at the server, replicated, unequal", mechanism="joint", **AT_SERVER | REPLICATED | UNEQUAL),
     cluster("two workers, sums at the server, full table", shards=2, checkpoint_every=20, **AT_SERVER | FULL | ADAGRAD),
+    cluster("one worker, time to live, SGD", workers=1, batch=64, **TTL),
+    cluster("two workers, time to live, SGD, Redis", store="redis", **TTL),
+    cluster("four workers, time to live, SGD, two shards", workers=4, batch=16, shards=2, **TTL),
+    cluster("two workers, time to live of one iteration, Adam", **TTL | ADAM | {"row_ttl": 1}),
+    cluster("two workers, time to live, full table, Adagrad", **FULL | TTL | ADAGRAD | BOTH),
+    cluster("two workers, time to live, all pushed, LAIA", mechanism="laia", **TTL | PUSHED),
+    cluster("three workers, time to live, pushed ahead", workers=3, batch=20, **AHEAD | TTL),
+    cluster("two workers, time to live, write-through, Redis", store="redis", **THROUGH | TTL),
+    cluster("two workers, time to live, no caches", sync="none", **TTL),
+    cluster("two workers, time to live, no staleness, Adagrad", **NEVER_STALE | TTL | ADAGRAD),
+    cluster("three workers, time to live, replicated rows", workers=3, batch=20, **TTL | REPLICATED),
+    cluster("three workers, time to live, directly, ESD", workers=3, batch=20, mechanism="esd", **TTL | DIRECT),
+    cluster("two workers, time to live, joint that looks ahead", mechanism="joint", horizon=3, **TTL),
+    cluster("two workers, time to live, history", mechanism="history", **TTL),
+    cluster("two workers, time to live, static caches", policy="static", iterations=120, **TTL),
 ]  # fmt: skip
 
 
@@ -179,7 +198,9 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
     simulated = simulate_run(case.options)
     assert result["operations"] == simulated["operations"]
     assert result["forgotten_rows"] == simulated["forgotten_rows"]
+    assert result["expired_rows"] == simulated["expired_rows"]
     assert (result["forgotten_rows"] > 0) == (case.options.max_rows > 0)
+    assert (result["expired_rows"] > 0) == (case.options.row_ttl > 0)
     assert result["hit_ratio"] == simulated["hit_ratio"]
     assert result["cost_seconds"] == pytest.approx(simulated["cost_seconds"])
     assert result["makespan_seconds"] == pytest.approx(simulated["makespan_seconds"])

@@ -56,6 +56,8 @@ CLUSTERS = [
             specs=((16, ADAM), (8, SGD), (4, ADAGRAD))),
     cluster("three optimizers, two workers, replicated rows of all tables", sync="replicated:60", iterations=60,
             specs=((16, ADAM), (8, SGD), (4, ADAGRAD))),
+    cluster("three optimizers, two workers, rows that live 3 and 7 iterations, and for ever", shards=2, ttls=(3, 0, 7),
+            checkpoint_every=20, specs=((16, ADAM), (8, SGD), (4, ADAGRAD))),
 ]  # fmt: skip
 
 

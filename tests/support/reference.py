@@ -78,9 +78,10 @@ class Rows:
         spec: the table.
         ids: all that the stream has of it, ascending.
         limit: how many may be trained at a time; those trained longest ago leave. None: any.
+        ttl: the last of so many iterations in a row that do not train a row forgets it. 0: none does.
     """
 
-    def __init__(self, spec: TableSpec, ids: NDArray[np.uint64], limit: int | None) -> None:
+    def __init__(self, spec: TableSpec, ids: NDArray[np.uint64], limit: int | None, ttl: int = 0) -> None:
         self.spec = spec
         self.ids = ids
         self.versions = np.zeros(len(ids), np.int64)
@@ -88,14 +89,18 @@ class Rows:
         with torch.no_grad():
             self.embedding.weight.copy_(torch.from_numpy(initial_rows(spec, ids)))
         self._limit = limit
+        self._ttl = ttl
         self._last_use = np.zeros(len(ids), np.int64)
         self._train, self._states = _row_optimizer(spec.optimizer, self.embedding)
 
     def look_up(self, ids: NDArray[np.uint64], iteration: int) -> torch.Tensor:
         """The rows [N, D] of ids that this iteration trains."""
         places = np.searchsorted(self.ids, ids)
+        if self._ttl:
+            old = (self.versions > 0) & (self._last_use <= iteration - self._ttl)
+            self._forget(np.setdiff1d(np.flatnonzero(old), places))
         if self._limit is not None:
-            self._forget(places, self._limit)
+            self._make_room(places, self._limit)
         self._last_use[places] = iteration
         self.versions[np.unique(places)] += 1
         self.embedding.zero_grad()
@@ -111,13 +116,16 @@ class Rows:
         there = self.versions > 0
         return TrainedTable(self.ids[there], self.embedding.weight.detach().numpy()[there], self.versions[there])
 
-    def _forget(self, places: NDArray[np.int64], limit: int) -> None:
+    def _make_room(self, places: NDArray[np.int64], limit: int) -> None:
         """Makes room for these rows (docs/semantics.md)."""
         trained = self.versions > 0
         trained[places] = False
         excess = int(trained.sum()) + len(np.unique(places)) - limit
         oldest = sorted(np.flatnonzero(trained).tolist(), key=lambda at: (self._last_use[at], self.ids[at]))
-        gone = oldest[: max(0, excess)]
+        self._forget(np.array(oldest[: max(0, excess)], np.int64))
+
+    def _forget(self, gone: NDArray[np.int64]) -> None:
+        """Rows that come back are born with their initial values and no optimizer state."""
         with torch.no_grad():
             self.embedding.weight[gone] = torch.from_numpy(initial_rows(self.spec, self.ids[gone]))
             for state in self._states():
@@ -130,14 +138,18 @@ def train_reference(
 ) -> TrainedModel:
     """Trains the global batches in order in this process; `positions` tells where each sample of them stands.
 
-    With `job.at_max_rows` FORGET, rows leave before an iteration that brings too many (docs/semantics.md).
+    With `job.at_max_rows` FORGET, rows leave before an iteration that brings too many, and with `job.row_ttls` when
+    their time to live is over (docs/semantics.md).
     """
     torch.manual_seed(0)
     stream = list(batches)
     ids = np.unique(np.concatenate([batch.ids for batch in stream]))
     limit = job.max_rows if job.at_max_rows is RowLimitPolicy.FORGET else None
     of_tables = parts_of_tables(ids, len(job.tables))
-    tables = [Rows(spec, ids[part], limit) for spec, part in zip(job.tables, of_tables, strict=True)]
+    ttls = job.row_ttls or (0,) * len(job.tables)
+    tables = [
+        Rows(*each, limit, ttl) for *each, ttl in zip(job.tables, (ids[at] for at in of_tables), ttls, strict=True)
+    ]
     model = build_model(job)
     train_dense = _dense_optimizer(job.model, model)
     scores = []

@@ -17,6 +17,7 @@ _FREE = {
     "first_iteration",
     "max_rows",
     "at_max_rows",
+    "row_ttls",
     "rules",
     "schedule",
     "seed",
@@ -40,6 +41,7 @@ def goes_on_from(job: JobSpec, before: Manifest) -> bool:
         differing.discard("tables")
     if _shape(earlier.model) == _shape(job.model):
         differing.discard("model")
+    _check_ttls(earlier, job)
     if differing - _FREE:
         raise FailedPrecondition(
             f"table {job.table.name!r} holds checkpoint {before.iteration} of a job that differs in "
@@ -83,6 +85,16 @@ def rules_changed(job: JobSpec, stored: bytes) -> list[str]:
     """
     earlier = job_of_json(Manifest.decode(stored).job)
     return changed_rules(earlier.rules, job.rules) if earlier.rules else []
+
+
+def _check_ttls(earlier: JobSpec, job: JobSpec) -> None:
+    """Raises FailedPrecondition if rows of a table live shorter than before: the first plan would forget very many."""
+    for table, before, now in zip(job.tables, earlier.row_ttls, job.row_ttls, strict=False):
+        if 0 < now < before:
+            raise FailedPrecondition(
+                f"rows of table {table.name!r} live {now} iterations without a training (--row-ttl), and {before} in "
+                f"the run that is continued: give at least {before}, or 0"
+            )
 
 
 def _shape(model: ModelSpec) -> ModelSpec:

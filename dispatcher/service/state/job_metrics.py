@@ -87,6 +87,8 @@ def planned(job: JobSpec, decision: Decision, rows: int, *, late: bool) -> None:
     if job.max_rows:
         _child(metrics.ROW_LIMIT, job.table.name).set(job.max_rows)
         _child(metrics.FORGOTTEN_ROWS, job.table.name).inc(decision.forgotten_rows)
+    if any(job.row_ttls):
+        _child(metrics.EXPIRED_ROWS, job.table.name).inc(decision.expired_rows)
     for phase, seconds in decision.seconds.items():
         _child(metrics.DISPATCH_SECONDS, phase).observe(seconds)
     metrics.PLAN_BYTES.inc(decision.plan_bytes)

@@ -17,7 +17,15 @@ _RECENT_DECISIONS = 4096
 _MOST_POINTS = 600  # about the number that a wide screen can show apart
 _FEWEST_POINTS = 20  # points kept of a fast job
 _CLOSEST_SECONDS = 0.25  # shortest mean distance of points, since each computes the AUC of all samples
-_SAVED = ("cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows")
+_SAVED = (
+    "cost_seconds",
+    "makespan_seconds",
+    "expected_cost_seconds",
+    "lookups",
+    "hits",
+    "forgotten_rows",
+    "expired_rows",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,7 @@ class JobTotals:
         lookups: the number of (row, worker) pairs that training needed.
         hits: the number of lookups that found the latest version in the cache.
         forgotten_rows: the number of rows removed from the table to keep it within its limit.
+        expired_rows: the number of rows removed from the tables because their time to live was over.
         sync_figures: the figures of the way to synchronise.
         plan_bytes: the bytes of all workers' plans, since this dispatcher started the job.
         plan_seconds: the time of these plans on their links, not included in the cost.
@@ -130,6 +139,7 @@ class JobTotals:
         self.lookups = 0
         self.hits = 0
         self.forgotten_rows = 0
+        self.expired_rows = 0
         self.sync_figures = job.sync.figures()
         self.plan_bytes = 0
         self.plan_seconds = 0.0
@@ -159,6 +169,7 @@ class JobTotals:
         self.lookups += decision.lookups
         self.hits += decision.hits
         self.forgotten_rows += decision.forgotten_rows
+        self.expired_rows += decision.expired_rows
         self.sync_figures += decision.sync_figures
         self.plan_bytes += decision.plan_bytes
         self.plan_seconds += decision.plan_seconds

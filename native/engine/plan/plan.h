@@ -83,6 +83,7 @@ struct IterationPlans {
   std::size_t fields = 0;
   std::size_t tables = 1;
   Span forgotten;                    // u64, ids of the rows that leave the table
+  std::size_t expired = 0;           // how many of them, the first ones, leave since their time to live is over
   std::int64_t forgotten_below = 0;  // their versions so far are all below it
   Arena arena;
   std::vector<WorkerPlan> workers;

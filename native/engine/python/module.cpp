@@ -61,11 +61,11 @@ std::vector<std::uint32_t> check_cache_sizes(const std::vector<std::int64_t>& ca
 class SharedEngine {
  public:
   SharedEngine(const std::vector<std::int64_t>& cache_sizes, const std::string& policy,
-               const std::vector<std::int64_t>& table_sizes, std::uint64_t max_rows, std::uint32_t window,
-               std::size_t spare_rows, const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares,
-               const Way* sync)
-      : engine_({check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, gradient_shares,
-                 value_shares, window, spare_rows},
+               const std::vector<std::int64_t>& table_sizes, std::uint64_t max_rows,
+               const std::vector<std::uint32_t>& row_ttls, std::uint32_t window, std::size_t spare_rows,
+               const RowSizes::Shares& gradient_shares, const RowSizes::Shares& value_shares, const Way* sync)
+      : engine_({check_cache_sizes(cache_sizes), policy, check_table_sizes(table_sizes), max_rows, row_ttls,
+                 gradient_shares, value_shares, window, spare_rows},
                 sync == nullptr ? default_way() : *sync) {}
 
   void prepare(const Ids& ids, const std::optional<Lengths>& lengths) {
@@ -320,6 +320,7 @@ NB_MODULE(engine, module) {
            nb::arg("labels").noconvert(), nb::arg("lengths").noconvert() = nb::none(),
            nb::arg("weights").noconvert() = nb::none(), nb::arg("groups").noconvert() = nb::none())
       .def_prop_ro("forgotten", &IterationColumns::forgotten)
+      .def_prop_ro("expired", &IterationColumns::expired)
       .def_prop_ro("counts", &IterationColumns::counts, nb::rv_policy::automatic)
       .def_prop_ro("figures", &IterationColumns::figures, nb::rv_policy::automatic)
       .def_prop_ro("direct", &IterationColumns::direct, nb::rv_policy::automatic)
@@ -331,12 +332,13 @@ NB_MODULE(engine, module) {
   nb::class_<esd::Engine::Savepoint>(module, "Savepoint");
   nb::class_<SharedEngine>(module, "Engine")
       .def(nb::init<const std::vector<std::int64_t>&, const std::string&, const std::vector<std::int64_t>&,
-                    std::uint64_t, std::uint32_t, std::size_t, const std::vector<double>&, const std::vector<double>&,
-                    const esd::Way*>(),
+                    std::uint64_t, const std::vector<std::uint32_t>&, std::uint32_t, std::size_t,
+                    const std::vector<double>&, const std::vector<double>&, const esd::Way*>(),
            nb::arg("cache_sizes"), nb::arg("policy"), nb::kw_only(),
-           nb::arg("table_sizes") = std::vector<std::int64_t>(), nb::arg("max_rows") = 0, nb::arg("window") = 0,
-           nb::arg("spare_rows") = 0, nb::arg("gradient_shares") = esd::RowSizes::Shares(),
-           nb::arg("value_shares") = esd::RowSizes::Shares(), nb::arg("sync") = nb::none())
+           nb::arg("table_sizes") = std::vector<std::int64_t>(), nb::arg("max_rows") = 0,
+           nb::arg("row_ttls") = std::vector<std::uint32_t>(), nb::arg("window") = 0, nb::arg("spare_rows") = 0,
+           nb::arg("gradient_shares") = esd::RowSizes::Shares(), nb::arg("value_shares") = esd::RowSizes::Shares(),
+           nb::arg("sync") = nb::none())
       .def("prepare", &SharedEngine::prepare_shared, nb::arg("ids"))
       .def("prepare", &SharedEngine::prepare, nb::arg("ids").noconvert(), nb::arg("lengths").noconvert() = nb::none())
       .def("costs", &SharedEngine::costs, nb::arg("link_costs").noconvert())

@@ -56,6 +56,7 @@ class IterationColumns {
   using PerWorker = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<2>>;
   using PerTable = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<3>>;
   std::size_t forgotten() const { return plans_.forgotten.size; }
+  std::size_t expired() const { return plans_.expired; }
   PerWorker counts() const;
   PerTable table_counts() const;
   nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> figures() const;

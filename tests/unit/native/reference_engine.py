@@ -72,6 +72,7 @@ class ReferenceEngine:
         gradient_shares: Sequence[float] = (),
         value_shares: Sequence[float] = (),
         *,
+        row_ttls: Sequence[int] = (),
         push_trained: bool = False,
         uncached: bool = False,
         flush_ahead: bool = False,
@@ -81,6 +82,7 @@ class ReferenceEngine:
         direct: bool = False,
     ) -> None:
         self.max_rows = max_rows
+        self.row_ttls = row_ttls
         self.direct = direct
         self.push_trained = push_trained or uncached
         self.uncached = uncached
@@ -120,6 +122,9 @@ class ReferenceEngine:
     def value_share(self, x: int) -> float:
         """How large the values of a row of the batch are without its optimizer state, by the row."""
         return self.value_shares[self.table(x)]
+
+    def ttl(self, x: int) -> int:
+        return self.row_ttls[self.table(x)] if self.row_ttls else 0
 
     def table(self, x: int) -> int:
         return x >> 56 if self.table_sizes else 0
@@ -322,9 +327,12 @@ class ReferenceEngine:
         """The rows that leave the table, and by worker the discarded copies and the slots in use until now - 1 ends."""
         discards: list[list[tuple]] = [[] for _ in range(self.n)]
         late_slots: list[dict[int, list[int]]] = [defaultdict(list) for _ in range(self.n)]
-        trained = {x for x, row in self.rows.items() if row.version} if self.max_rows else set()
-        excess = len(trained | batch) - self.max_rows
-        forgotten = nsmallest(excess, trained - batch, key=lambda x: (self.rows[x].last_use, x))
+        idle = {x: row.last_use for x, row in self.rows.items() if row.version and x not in batch}
+        expired = [x for x, last_use in idle.items() if self.ttl(x) and last_use <= self.iteration - self.ttl(x)]
+        expired.sort(key=lambda x: (self.table(x), self.rows[x].last_use, x))
+        left = idle.keys() - set(expired)
+        excess = len(left | batch) - self.max_rows if self.max_rows else 0
+        forgotten = expired + nsmallest(excess, left, key=lambda x: (self.rows[x].last_use, x))
         for x in forgotten:
             self.life = max(self.life, (self.rows[x].life | 1) + 1)
             for j, cache in enumerate(self.caches):
@@ -339,7 +347,7 @@ class ReferenceEngine:
         self.replicated -= set(forgotten)
         for x in batch:
             if not self.rows[x].version:
-                self.rows[x].life = self.life if self.max_rows else 0
+                self.rows[x].life = self.life
         return forgotten, discards, late_slots
 
     def _choose_hot_rows(self) -> None:
