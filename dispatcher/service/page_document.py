@@ -11,6 +11,8 @@ from typing import Any
 
 from esd.dispatcher.service.describe import job_state
 from esd.dispatcher.service.run.job import Job
+from esd.dispatcher.service.run.moves import moves_of
+from esd.dispatcher.service.state.plan_history import KeptPlans
 from esd.dispatcher.service.state.totals import Point
 from esd.dispatcher.service.state.worker_record import WorkerRecord
 from esd.services.domain.mechanisms import mechanism_text
@@ -26,11 +28,12 @@ async def state_document(job: Job | None) -> bytes:
     if job is None:
         return _json({"job": None})
     # Both snapshots are taken here, at one moment; the thread computes figures and writes JSON, which take long.
-    return await asyncio.to_thread(_whole, _present(job), job_state(job))
+    return await asyncio.to_thread(_whole, _present(job), job_state(job), job.plan_history.latest)
 
 
-def _whole(present: dict[str, Any], state: Callable[[], JobState]) -> bytes:
-    return _json(present | _described(state()))
+def _whole(present: dict[str, Any], state: Callable[[], JobState], plans: KeptPlans | None) -> bytes:
+    shown = None if plans is None else moves_of(plans, ids=False).as_json()
+    return _json(present | _described(state()) | {"plans": shown})
 
 
 def _json(document: dict[str, Any]) -> bytes:

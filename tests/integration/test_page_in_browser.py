@@ -66,7 +66,7 @@ async def test_a_job_from_its_start_to_its_end(dispatcher: Dispatcher, browser: 
     assert await browser.run("document.getElementById('labels').hidden"), "of one label the tiles tell all"
     assert browser.complaints == []
     assert {url.removeprefix(f"http://{dispatcher.page_address}") for url in browser.requested} == {
-        "/", "/page.css", "/page.js", "/charts.js", "/icon.svg", "/state.json"
+        "/", "/page.css", "/page.js", "/charts.js", "/plans.js", "/icon.svg", "/state.json"
     }  # fmt: skip
 
 
@@ -87,6 +87,23 @@ async def test_staleness_is_shown_where_copies_may_be_stale(dispatcher: Dispatch
     text = await browser.run("document.getElementById('stale').innerText")
     assert "6 to pull and 1 to push, allow 9" in text
     assert f"and {staleness.most_missing} at most" in text
+    assert browser.complaints == []
+
+
+async def test_the_plans_of_the_latest_iteration_are_shown(dispatcher: Dispatcher, browser: Browser) -> None:
+    workers = await run_to_the_end(dispatcher, JOB, [samples(640, job=JOB)])
+    await browser.open(f"http://{dispatcher.page_address}/", **DESKTOP)
+    await browser.until("!document.getElementById('plans').hidden")
+    assert await browser.run("document.getElementById('plans-title').innerText") == "Plans of iteration 19"
+    head, *rows = await rows_of(browser, "plans-table")
+    for worker, row in zip(workers, rows, strict=True):
+        shown = dict(zip((title.lower() for title in head), row, strict=True))
+        plan = worker.plans[19]
+        assert (shown["worker"], shown["samples"]) == (worker.name, "8")
+        assert shown["pulls"] == str(len(plan.pulls))
+        pushes, *_, receivers = shown["update pushes"].splitlines()
+        assert pushes == str(len(plan.update_rows) + len(plan.update_gradients))
+        assert receivers.startswith("edge-")
     assert browser.complaints == []
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from importlib.resources import files
 
 _FOLDER = files("esd.dispatcher.service.page") / "static"
-_MODULES = ("charts.js", "page.js")  # in the order of their imports
+_MODULES = ("charts.js", "plans.js", "page.js")  # in the order of their imports
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export ", re.MULTILINE)
 

@@ -23,6 +23,7 @@ from esd.services.runtime.tasks import run_in
 from esd.services.wire.watched import WatchRequest, encode_watched
 
 MOST_OBSERVERS = 64  # of a dispatcher; each holds a stream
+_LATEST_MESSAGES = 16  # that are kept for observers at the same place
 
 
 class Observers:
@@ -35,6 +36,7 @@ class Observers:
     def __init__(self, thread: ThreadPoolExecutor) -> None:
         self._thread = thread
         self._watching = 0
+        self._latest: dict[tuple[int, bool], tuple[KeptPlans, pb.WatchPlansResponse]] = {}
 
     async def watch(self, job: Job, request: WatchRequest) -> AsyncGenerator[pb.WatchPlansResponse]:
         """Yields the plans of a job from an iteration on, as they are published, until the job is finished.
@@ -55,10 +57,19 @@ class Observers:
         try:
             async with aclosing(_published(job, request)) as published:
                 async for kept in published:
-                    yield await run_in(self._thread, _encoded, kept, request.ids)
+                    yield await run_in(self._thread, self._message_of, kept, request.ids)
         finally:
             self._watching -= 1
             metrics.PLAN_OBSERVERS.dec()
+
+    def _message_of(self, kept: KeptPlans, ids: bool) -> pb.WatchPlansResponse:
+        """Returns the message of published plans, which one observer after the other asks for; runs in the thread."""
+        key = (id(kept), ids)  # of plans that the entry keeps alive
+        if key not in self._latest:
+            self._latest[key] = kept, encode_watched(moves_of(kept, ids=ids))
+            if len(self._latest) > _LATEST_MESSAGES:
+                del self._latest[next(iter(self._latest))]
+        return self._latest[key][1]
 
 
 async def _published(job: Job, request: WatchRequest) -> AsyncGenerator[KeptPlans]:
@@ -81,7 +92,3 @@ async def _published(job: Job, request: WatchRequest) -> AsyncGenerator[KeptPlan
                 return
             job.lifecycle.raise_if_failed()
             await changed.wait()
-
-
-def _encoded(kept: KeptPlans, ids: bool) -> pb.WatchPlansResponse:
-    return encode_watched(moves_of(kept, ids=ids))

@@ -1,6 +1,7 @@
 // The page: requests /state.json every two seconds and shows it. A saved page (saved.py) has its document and requests nothing.
 
 import { bar, bytes, dot, duration, element, joined, lineChart, link, NOTHING, number, percent, seconds } from "./charts.js";
+import { planTable } from "./plans.js";
 
 const PAUSE = 2000; // milliseconds between two requests
 const SHOWN_POINTS = 120; // most points of a chart; with more, neighbours are averaged
@@ -65,6 +66,15 @@ function show(state) {
   showHeldOut(state);
   showCharts(courseOf(found), state);
   showWorkers(state);
+  showPlans(state.plans);
+}
+
+/** The plans of the latest iteration. */
+function showPlans(plans) {
+  $("plans").hidden = !plans;
+  if (!plans) return;
+  $("plans-title").textContent = `Plans of iteration ${number(plans.iteration)}`;
+  $("plans-table").replaceChildren(planTable(plans));
 }
 
 /** The points of the history by epoch: an epoch's first point is its beginning, and differences are taken within it. */
