@@ -59,7 +59,8 @@ RPCS_HANDLED = Counter(
 RPC_SECONDS = Histogram(
     "grpc_server_handling_seconds",
     "Time from a call's arrival to the end of its handler, whole streams included. Exchange and "
-    "Attend lasts as long as an epoch, so long is not wrong there; elsewhere look at CPU and the store.",
+    "Attend last as long as an epoch and WatchPlans as long as a job, so long is not wrong there; elsewhere look at "
+    "CPU and the store.",
     ("method",),
     buckets=_SECONDS,
     registry=REGISTRY,

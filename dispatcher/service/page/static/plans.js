@@ -18,20 +18,18 @@ export function planTable(plans) {
     element("tbody", {}, ...plans.workers.map((worker) => element("tr", {},
       element("td", { class: "who" }, worker.worker),
       cell(1, number(worker.samples)),
-      ...reasons.map(([reason], at) => cell(at + 2, ...movesInWords(rows(worker, reason))))))));
+      ...reasons.map(([reason], at) => cell(at + 2, ...movesInWords(rows(worker, reason), plans.workers.map((each) => each.worker))))))));
 }
 
-/** The number of rows of one reason, whole rows and gradients together, and the workers that they are for. */
-function movesInWords(moves) {
-  const counts = new Map();
-  for (const { by_worker: byWorker } of moves) {
-    for (const [worker, rows] of Object.entries(byWorker)) counts.set(worker, (counts.get(worker) ?? 0) + rows);
-  }
+/** The number of rows of one reason, whole rows and gradients together, and of these rows by the workers they are for. */
+function movesInWords(moves, workers) {
+  const of = (worker) => moves.reduce((sum, each) => sum + (each.by_worker[worker] ?? 0), 0);
+  const counts = workers.map((worker) => [worker, of(worker)]).filter(([, rows]) => rows);
   const gradients = moves.filter((each) => each.gradients).reduce((sum, each) => sum + each.rows, 0);
   const line = (text) => text ? element("div", { class: "sub" }, text) : null;
   return [
     number(moves.reduce((sum, each) => sum + each.rows, 0)),
     line(gradients ? `${number(gradients)} as gradients` : ""),
-    line([...counts].map(([worker, rows]) => `${worker}: ${number(rows)}`).join(", ")),
+    line(counts.map(([worker, rows]) => `${worker}: ${number(rows)}`).join(", ")),
   ];
 }
