@@ -29,6 +29,9 @@ _FILES = 65_536
 _ASIDE = "esd-aside"  # threads for occasional work that would block the event loop (asyncio.to_thread)
 _THREADS_ASIDE = 4
 
+_LAST_CALLS_SECONDS = 5.0
+_CALL = "rpc_task"  # gRPC's name for the task of a call
+
 StopEvent = asyncio.Event
 
 _log = logging.getLogger(__name__)
@@ -85,9 +88,22 @@ async def _until_stopped(main: Callable[[StopEvent], Awaitable[None]]) -> None:
         loop.add_reader(sys.stdin, read_stdin)
     try:
         await main(stop)
-    finally:  # asyncio joins its loop's default executor at the end, so it gets one without threads
+    finally:
+        await _end_calls()
+        # asyncio joins its loop's default executor at the end, so it gets one without threads.
         aside.shutdown(wait=False, cancel_futures=True)
         loop.set_default_executor(named_threads(_ASIDE))
+
+
+async def _end_calls() -> None:
+    """Waits for the calls that a stopped server has ended.
+
+    gRPC answers their peers first and ends their tasks afterwards. It would log an error and a traceback for each task
+    that asyncio cancels meanwhile, because the loop ends.
+    """
+    calls = [task for task in asyncio.all_tasks() if task.get_name() == _CALL]
+    if calls:
+        await asyncio.wait(calls, timeout=_LAST_CALLS_SECONDS)
 
 
 def announce(service: str, address: str, metrics_address: str | None, **others: str | None) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from esd.protos.generate import ROOT
+from esd.services.runtime.channel import channel
 
 SERVE = """
 from esd.services.runtime.process import announce, run
@@ -55,6 +56,31 @@ async def main(stop):
     await stop.wait()
     if os.environ["FAILURE"]:
         raise Unavailable(os.environ["FAILURE"])
+
+run(main)
+"""
+
+CALLED = """
+import asyncio
+import grpc
+from esd.services.runtime.process import announce, run
+
+async def wait(_request, _context):
+    yield b"begun"
+    await asyncio.Event().wait()
+
+class Waiting(grpc.GenericRpcHandler):
+    def service(self, _details):
+        return grpc.unary_stream_rpc_method_handler(wait)
+
+async def main(stop):
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((Waiting(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    announce("called", f"127.0.0.1:{port}", None)
+    await stop.wait()
+    await server.stop(0)
 
 run(main)
 """
@@ -117,6 +143,21 @@ async def test_a_service_says_where_it_is_and_stops_on_a_signal(number: signal.S
         f"stopping on {number.name}",
         "toy has stopped",
     ]
+
+
+async def test_calls_that_the_end_of_a_server_cancels_are_no_errors() -> None:
+    """gRPC ends their tasks after its server has stopped, and logs an error for a task that is cancelled before."""
+    async with process(CALLED) as child:
+        ready = await ready_line(child)
+        async with channel(ready["address"]) as open_channel:
+            calls = [open_channel.unary_stream("/called/Wait")(b"") for _ in range(6)]
+            assert [await call.read() for call in calls] == [b"begun"] * 6
+            child.send_signal(signal.SIGTERM)
+            _, errors = await child.communicate()
+            for call in calls:
+                call.cancel()
+    assert child.returncode == 0
+    assert [json.loads(line)["message"] for line in errors.splitlines()] == ["stopping on SIGTERM"]
 
 
 @pytest.mark.parametrize(("failure", "code"), [("", 0), ("a peer is lost", 1)])
