@@ -144,7 +144,7 @@ class _Case:
 def cache_rows(options: RunOptions, stream: TrainingStream) -> int:
     """Returns the rows of a cache: a share of the data set's ids, or of the run's ids for an endless stream."""
     if options.cache_rows is not None or not stream.dataset.endless:
-        return options.cache_size(stream.dataset)
+        return options.cache_size(stream.whole)
     ratio = DEFAULT_CACHE_RATIO if options.cache_ratio is None else options.cache_ratio
     return max(1, round(ratio * len(distinct_values(np.concatenate([batch.ids.reshape(-1) for batch in stream])))))
 

@@ -24,6 +24,7 @@ from esd.run.events import (
     EvaluationsNotKept,
     Event,
     NotCancelled,
+    OpeningData,
     Progressed,
     RecordKept,
     RecordNotKept,
@@ -104,7 +105,7 @@ class ShownRun:
                 messages.print(str(event))
             case RecordKept() | RecordNotKept():  # a path in two lines is none
                 messages.print(str(event), markup=False, highlight=False, soft_wrap=True)
-            case NotCancelled() | TakesLong() | Unanswered() | VariableUnread():
+            case NotCancelled() | OpeningData() | TakesLong() | Unanswered() | VariableUnread():
                 messages.print(str(event), markup=False, highlight=False)
             case Retrying() | StandsStill() | Evaluated() | EvaluationMissed() | EvaluationsNotKept() | StoppingEarly():
                 messages.print(str(event), markup=False, highlight=False, soft_wrap=True)

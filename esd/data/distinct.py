@@ -29,6 +29,11 @@ def count_distinct(
     dataset = open_data(uri, _BATCH, seed=seed, skip_bad=skip_bad, data_dir=data_dir, schema=schema)
     if dataset.endless:
         raise InvalidArgument(f"data {uri!r} is endless: give --cache-rows instead of --cache-ratio, or ?samples=N")
+    return distinct_ids_of(dataset)
+
+
+def distinct_ids_of(dataset: Dataset) -> int:
+    """Counts the distinct ids of a data set that is open and has an end, or recalls their number."""
     count = recall(_KIND, dataset.fingerprint)
     if not isinstance(count, int):
         count = _count(dataset)

@@ -34,6 +34,7 @@ READER_VERSION = 2
 _CONTENT = "content"  # the kind of what is remembered here
 # A file that was changed within one step of its file system's clock may be changed once more and look the same.
 _CLOCK_STEP_NS = 2_000_000_000
+_WORTH_BYTES = 1 << 20  # of a file whose hash is worth a file of its own
 
 _MASK = 2**64 - 1
 
@@ -42,18 +43,24 @@ def file_fingerprint(path: Path) -> str:
     """Names a file's whole content: its size and a hash of it. The first call reads the file, at about 1 GB/s.
 
     Neither its name nor its time count, so a file that was copied or moved is the same. The hash is remembered as long
-    as the file stays as it is, in other processes, too.
+    as the file stays as it is, in other processes, too, unless the file is so small that it is read as fast.
     """
     stat = path.stat()
+    if stat.st_size < _WORTH_BYTES:
+        return f"{stat.st_size} bytes, {_content(path)}"
     # Whoever changes a file's content changes ctime, which no program can set back.
     state = f"{path.resolve()} {stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
     known = recall(_CONTENT, state)
     if not isinstance(known, str):
-        with path.open("rb") as file:
-            known = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+        known = _content(path)
         if time.time_ns() - stat.st_ctime_ns > _CLOCK_STEP_NS:
             remember(_CONTENT, state, known)
     return f"{stat.st_size} bytes, {known}"
+
+
+def _content(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
 
 
 def hash_bytes(key: int, value: bytes) -> int:

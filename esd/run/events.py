@@ -62,6 +62,23 @@ class VariableUnread:
 
 
 @dataclass(frozen=True, slots=True)
+class OpeningData:
+    """The data of a run are still being opened, before anything is trained. It is repeated every few seconds.
+
+    Attributes:
+        seconds: the time since the opening began.
+    """
+
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"opening the data, for {self.seconds:.0f} s: every file is looked at, and the ids of new data are counted "
+            "unless --cache-rows is given"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Progressed:
     """The state of the job, several times a second.
 
@@ -410,6 +427,7 @@ class Ended:
 Event: TypeAlias = (
     Started
     | VariableUnread
+    | OpeningData
     | Progressed
     | SchemaChanged
     | Resumed

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from esd.data import Dataset, count_distinct, open_data
+from esd.data import Dataset, open_data
+from esd.data.distinct import distinct_ids_of
 from esd.data.epochs import Epochs
 from esd.data.schema import job_tables, row_ttls
 from esd.data.schema_file import name_of, read_schema
@@ -301,12 +302,14 @@ class RunOptions:
         """Opens the trained part of the data, with all its epochs, in batches of up to `batch_size` samples."""
         return self.open_parts(batch_size)[0]
 
-    def open_parts(self, batch_size: int) -> tuple[Dataset, Dataset | None]:
-        """Opens the data once: the trained part with all its epochs, and the part that --holdout keeps back, if any.
+    def open_parts(self, batch_size: int) -> tuple[Dataset, Dataset | None, Dataset]:
+        """Opens the data once, in batches of up to `batch_size` samples.
 
-        Both come in batches of up to `batch_size` samples.
+        Returns:
+            The trained part with all its epochs; the part that --holdout keeps back, if any; and all samples, once.
         """
-        trained, held_back = self.open_all(self.data, batch_size), None
+        whole = trained = self.open_all(self.data, batch_size)
+        held_back = None
         if self.holdout:
             trained, held_back = split(trained, self.holdout, "--holdout {}")
         if self.epochs > 1 or self.shuffle:
@@ -319,14 +322,14 @@ class RunOptions:
                 parameter_servers=("not started",),
             )
             trained = in_hot_batches(trained, job, self.hot_batches)
-        return trained, held_back
+        return trained, held_back, whole
 
     def open_all(self, uri: str, batch_size: int) -> Dataset:
         """Opens all samples of some data, once, in the order in which they are."""
         return open_data(uri, batch_size, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
 
     def cache_size(self, dataset: Dataset) -> int:
-        """Returns the rows of one worker's cache. Counts the data set's ids if the cache is a share of them.
+        """Returns the rows of one worker's cache. Counts the ids of all samples if the cache is a share of them.
 
         Without an option it holds the rows that the samples of one iteration may need: of little data, too.
         """
@@ -338,7 +341,7 @@ class RunOptions:
             return self.cache_rows
         if dataset.endless:
             raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")
-        distinct = count_distinct(self.data, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
+        distinct = distinct_ids_of(dataset)
         if self.cache_ratio is not None:
             return max(1, round(self.cache_ratio * distinct))
         needed = max(self.worker_samples()) * sum(feature.max_length for feature in dataset.features)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from esd.data import Dataset
+from esd.run.events import Listener, OpeningData
 from esd.run.options import TABLE, RunOptions
 from esd.run.stream import TrainingStream, held_out_samples, training_stream
 from esd.services.domain.errors import InvalidArgument
@@ -15,6 +17,7 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.leavable_thread import LeavableThread
 from esd.services.runtime.settings import split_address
 
+_REPORT_SECONDS = 4.0  # after which it is told that the data are being opened, again and again
 _NOT_STARTED = "not started"  # the address of parameter servers that will be started
 
 T = TypeVar("T")
@@ -71,12 +74,22 @@ def prepare(
     return PreparedRun(options, stream, held_out, "" if held_out is None else held_out.fingerprint, job)
 
 
-async def in_thread(function: Callable[[], T]) -> T:
-    """Makes a call that may read for a long time, or for ever; a caller that is cancelled does not wait for it."""
+async def in_thread(function: Callable[[], T], listener: Listener) -> T:
+    """Makes a call that may read for a long time, or for ever; a caller that is cancelled does not wait for it.
+
+    Args:
+        function: the call, which opens the data of a run.
+        listener: gets `OpeningData` every few seconds until it is made.
+    """
     thread = LeavableThread("esd-prepare")
+    made = asyncio.wrap_future(thread.submit(function))
+    began = time.monotonic()
     try:
-        return await asyncio.wrap_future(thread.submit(function))
+        while not (await asyncio.wait([made], timeout=_REPORT_SECONDS))[0]:
+            listener(OpeningData(time.monotonic() - began))
+        return made.result()
     finally:
+        made.cancel()
         thread.end()
 
 

@@ -29,12 +29,14 @@ class TrainingStream:
         dataset: where they come from.
         limit: how many of them are trained; None for all.
         batch_size: samples per iteration.
+        whole: all samples of the data, once.
         held_back: samples of the same data that are not trained but judge the model (--holdout); None without any.
     """
 
     dataset: Dataset
     limit: int | None
     batch_size: int
+    whole: Dataset
     held_back: Dataset | None = None
 
     @property
@@ -54,12 +56,12 @@ def training_stream(chosen: RunOptions) -> TrainingStream:
     Raises:
         InvalidArgument: the data is endless and the run names no number of iterations.
     """
-    dataset, held_back = chosen.open_parts(READ_SAMPLES)
+    dataset, held_back, whole = chosen.open_parts(READ_SAMPLES)
     size = sum(chosen.worker_samples())
     limit = None if chosen.iterations is None else chosen.iterations * size
     if dataset.endless and limit is None:
         raise InvalidArgument(f"{chosen.data} is endless: give --iterations")
-    return TrainingStream(dataset, limit, size, held_back)
+    return TrainingStream(dataset, limit, size, whole, held_back)
 
 
 def held_out_samples(chosen: RunOptions, trained: TrainingStream) -> Dataset | None:
@@ -135,7 +137,7 @@ def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> Si
         features=stream.dataset.features,
         dense_features=stream.dataset.dense_features,
         labels=stream.dataset.labels,
-        cache_rows=chosen.cache_size(stream.dataset),
+        cache_rows=chosen.cache_size(stream.whole),
         batches=lambda: global_batches(stream, stream.batch_size),
     )
 

@@ -116,13 +116,13 @@ async def train(
         if decision_log is not None and not decision_log.absolute().parent.is_dir():
             raise InvalidArgument(f"--decision-log {decision_log}: there is no directory {decision_log.parent}")
         prepared = prepare(options, table=name)
-        cache_rows = [options.cache_size(prepared.stream.dataset)] * options.workers
+        cache_rows = [options.cache_size(prepared.stream.whole)] * options.workers
         options.bandwidths()  # looks at the links
         check_job(prepared.job, cache_rows)
         return prepared, cache_rows
 
     _report_variables(listener)
-    prepared, cache_rows = await in_thread(prepare_local)
+    prepared, cache_rows = await in_thread(prepare_local, listener)
     with _log_directory(out) as logs:
         async with LocalCluster(
             worker_links=options.bandwidths(),
@@ -181,7 +181,7 @@ async def train_attached(
         return prepared
 
     _report_variables(listener)
-    prepared = await in_thread(prepare_attached)
+    prepared = await in_thread(prepare_attached, listener)
     job = prepared.job if continue_from is None else await going_on(prepared.job, credentials, listener)
     listener(Started(job.table.name, job.first_iteration, prepared.stream.iterations))
     async with AsyncDispatcherClient(dispatcher, credentials=credentials) as client:

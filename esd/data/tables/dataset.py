@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from esd.data.dataset import Dataset
@@ -22,8 +21,9 @@ from esd.data.known_files import KnownFiles
 from esd.data.paths import find_files
 from esd.data.schema import Schema
 from esd.data.split import TIME, Span, split
-from esd.data.tables.columns import Mistakes, check_types, same_ids, samples_of, shown, without, wrong_rows
-from esd.data.tables.files import ENDINGS, Outline, Piece, outline, pieces, recognised, row_count, sliced, whole
+from esd.data.tables.columns import Mistakes, check_types, samples_of, shown, without, wrong_rows
+from esd.data.tables.files import ENDINGS, Piece, pieces, recognised, sliced, whole
+from esd.data.tables.outlines import outlines_of
 from esd.data.tables.text_reader import Ragged
 from esd.data.tables.times import times_of, within
 from esd.services.domain.batches import SampleBatch
@@ -106,20 +106,9 @@ class TableDataset(_Table):
     ) -> None:
         super().__init__(schema, batch_size, skip_bad, labelled=labelled)
         found = find_files(pattern, data_dir or Path(), ENDINGS, recognised)
-        outlines = {file: outline(file) for file in found}
-        for file, each in outlines.items():
-            check_types(self._schema, each.columns, f"data file {file}", texts=each.texts, labelled=labelled)
-        self._files = tuple(file for file in found if not outlines[file].empty)
-        if not self._files:
-            raise InvalidArgument(f"data file {found[0]} has no rows" + _and_others(len(found) - 1))
-        if len(self._files) < len(found):
-            empty = next(file for file in found if outlines[file].empty)
-            _log.warning(
-                "data file %s has no rows%s, and is left out", empty, _and_others(len(found) - len(self._files) - 1)
-            )
-        first = self._files[0]
-        for file in self._files[1:]:
-            _check_same(self._schema, outlines[first], outlines[file], f"{file} and {first}")
+        rows = outlines_of(found, self._schema, labelled=labelled)
+        self._files = tuple(rows)
+        self._rows = None if None in rows.values() else sum(filter(None, rows.values()))
         self._known = KnownFiles(self._files)
 
     @cached_property
@@ -127,8 +116,7 @@ class TableDataset(_Table):
         """How many there are, where the files tell so or their times were read, and none may be skipped."""
         if self._span is not None:
             return None if self._skip_bad else _count_within(self.times(), self._span)
-        counts = [] if self._skip_bad else [row_count(file) for file in self._files]
-        return sum(filter(None, counts)) if counts and None not in counts else None
+        return None if self._skip_bad else self._rows
 
     def times(self) -> Iterator[NDArray[np.int64]]:
         """See esd.data.split.Timed; rows without a time are left out."""
@@ -147,13 +135,33 @@ class TableDataset(_Table):
 
     def __iter__(self) -> Iterator[SampleBatch]:
         cleaned = _Cleaned(self._schema, self._skip_bad, self._span, labelled=self._labelled)
+        for some in self._joined(cleaned):
+            for samples in cleaned.samples_of_files(some):
+                yield from _cut(samples, self._batch_size)
+                self.skipped = cleaned.skipped
+        cleaned.check_some(str(self._files[0]))
+
+    def _joined(self, cleaned: _Cleaned) -> Iterator[list[tuple[str, Piece]]]:
+        """Yields the pieces of all files with their files, those of small files with the same columns together."""
+        some: list[tuple[str, Piece]] = []
+        rows = 0
         for file in self._files:
             self._known.expect_unchanged(file)
             ragged = cleaned.ragged(str(file))
             for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._numbers, ragged):
-                yield from _cut(cleaned.samples(piece, str(file)), self._batch_size)
-                self.skipped = cleaned.skipped
-        cleaned.check_some(str(self._files[0]))
+                if not len(piece.batch):
+                    continue
+                alike = not some or piece.batch.schema.equals(some[0][1].batch.schema)
+                if some and (rows + len(piece.batch) > self._batch_size or not alike):
+                    yield some
+                    some, rows = [], 0
+                some.append((str(file), piece))
+                rows += len(piece.batch)
+                if rows >= self._batch_size:
+                    yield some
+                    some, rows = [], 0
+        if some:
+            yield some
 
 
 class Frame(Protocol):
@@ -268,11 +276,30 @@ class _Cleaned:
             for row, mistake in wrong_rows(mistakes):
                 self._skip(_described(piece, source, row, mistake))
             samples = without(samples, mistakes)
+        return self._noted(samples)
+
+    def _noted(self, samples: SampleBatch) -> SampleBatch:
         self._made += len(samples)
         self._warn_of_large(samples)
         if self._labelled and len(samples):
             self._note_labels(samples)
         return samples
+
+    def samples_of_files(self, some: Sequence[tuple[str, Piece]]) -> Iterator[SampleBatch]:
+        """Yields the samples of pieces of files. Pieces of right rows alone are made samples of together.
+
+        Raises:
+            InvalidArgument: more rows than may be skipped are no samples; names file, row and column.
+        """
+        if len(some) > 1 and self._span is None:
+            batches = [piece.batch for _, piece in some]
+            (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+            samples, mistakes = samples_of(joined, self._schema, labelled=self._labelled)
+            if not mistakes:
+                yield self._noted(samples.named(self._columns))
+                return
+        for file, piece in some:
+            yield self.samples(piece, file)
 
     def check_some(self, source: str) -> None:
         """Warns at the end of samples from which nothing is learned.
@@ -367,29 +394,3 @@ def _whole_frame(block: pa.RecordBatch, numbers: list[str]) -> pa.RecordBatch:
         return whole(block, numbers)
     except pa.ArrowInvalid as error:
         raise InvalidArgument(f"the frame is damaged: {error}") from None
-
-
-def _and_others(count: int) -> str:
-    return f", and neither have {count} others" if count else ""
-
-
-def _check_same(schema: Schema, first: Outline, found: Outline, files: str) -> None:
-    """Refuses a column whose type changes from file to file: its values would have other ids from there on.
-
-    Texts may be of any type; but whole numbers in one file and numbers with a fraction, `12.0`, in another are told
-    apart by their texts.
-    """
-    for name in dict.fromkeys([*schema.categories, *schema.times]):
-        before, now = first.columns.field(name).type, found.columns.field(name).type
-        if kinds.is_null(before) or kinds.is_null(now):
-            continue
-        if name in first.texts or name in found.texts:
-            looks = [(before, name in first.texts), (now, name in found.texts)]
-            fraction = any(kinds.is_floating(kind) and written for kind, written in looks)
-            if fraction and any(kinds.is_integer(kind) for kind, _ in looks) and name in schema.categories:
-                raise InvalidArgument(
-                    f"column {name!r} has whole numbers, such as 12, in one of {files}, and 12.0 in the other: these "
-                    "are two ids; write both alike (pandas: astype('Int64'))"
-                )
-        elif not same_ids(before, now):
-            raise InvalidArgument(f"column {name!r} is of another type in {files}: {now} and {before}")

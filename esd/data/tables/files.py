@@ -29,6 +29,7 @@ from esd.data.tables.text_stream import MAX_LINE_BYTES, SUBSTITUTE, TextStream
 from esd.services.domain.errors import InvalidArgument
 
 ROWS = 1 << 15  # of a batch
+_VALUES = 1 << 22  # of a batch of a Parquet file, unless one row has more
 _CSV_BYTES = MAX_LINE_BYTES  # of text that is parsed at once; a line is at most as long
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}  # that may stand between the values
 _SHOWN = 40  # characters of a row
@@ -71,13 +72,15 @@ class Outline:
     Attributes:
         columns: its columns with their types, and the columns of its folders' names (`day=3`). In a file of texts, the
             types are inferred from the first megabytes; all of its values are texts.
-        empty: whether it has no rows.
         texts: names of the columns whose values are texts, of any type.
+        empty: whether it has no rows.
+        rows: how many it has; None if only reading it would tell.
     """
 
     columns: pa.Schema
-    empty: bool
     texts: frozenset[str]
+    empty: bool
+    rows: int | None = None
 
 
 def is_text(file: Path) -> bool:
@@ -99,16 +102,16 @@ def outline(file: Path) -> Outline:
         InvalidArgument: the file is damaged, without any columns, or of another format than its ending says.
     """
     with _named(file):
-        columns, empty = _look(file)
+        columns, empty, rows = _look(file)
         texts = set(columns.names) if is_text(file) else set()
         for name in folder_values(file):
             if name not in columns.names:
                 columns = columns.append(pa.field(name, pa.string()))
                 texts.add(name)
-        return Outline(columns, empty, frozenset(texts))
+        return Outline(columns, frozenset(texts), empty, rows)
 
 
-def _look(file: Path) -> tuple[pa.Schema, bool]:
+def _look(file: Path) -> tuple[pa.Schema, bool, int | None]:
     if is_text(file):
         found: list[str] = []
         options = pyarrow.csv.ConvertOptions(null_values=_ABSENT_TEXTS, strings_can_be_null=False)
@@ -117,12 +120,12 @@ def _look(file: Path) -> tuple[pa.Schema, bool]:
             columns = reader.schema
         if empty and found:  # such as a header that has too few names
             raise InvalidArgument(f"data file {file}: {found[0]}")
-        return columns, empty
+        return columns, empty, None
     if _format(file) == ".parquet":
-        with pyarrow.parquet.ParquetFile(file) as opened:
-            return opened.schema_arrow, opened.metadata.num_rows == 0
+        metadata = pyarrow.parquet.read_metadata(file)
+        return metadata.schema.to_arrow_schema(), metadata.num_rows == 0, metadata.num_rows
     with _open_arrow(file, [0]) as (columns, reader):
-        return columns, not any(len(reader.get_batch(at)) for at in range(reader.num_record_batches))
+        return columns, not any(len(reader.get_batch(at)) for at in range(reader.num_record_batches)), None
 
 
 def _format(file: Path) -> str:
@@ -131,19 +134,6 @@ def _format(file: Path) -> str:
         return file.suffix.lower()
     with file.open("rb") as opened:
         return _MAGIC.get(opened.read(4), file.suffix)
-
-
-def row_count(file: Path) -> int | None:
-    """Returns the rows of a file, None if only reading it would tell.
-
-    Raises:
-        InvalidArgument: the file is damaged.
-    """
-    with _named(file):
-        if is_text(file) or _format(file) != ".parquet":
-            return None
-        rows: int = pyarrow.parquet.read_metadata(file).num_rows
-        return rows
 
 
 def _left_out(_number: int, _wrong: str) -> None:
@@ -206,16 +196,27 @@ def whole(batch: pa.RecordBatch, numbers: Sequence[str]) -> pa.RecordBatch:
 
 
 def _of_parquet(file: Path, categories: Sequence[str], numbers: Sequence[str]) -> Iterator[Piece]:
-    types = pyarrow.parquet.read_schema(file)
+    found = pyarrow.parquet.read_metadata(file)
+    types = found.schema.to_arrow_schema()
     # A text that comes often is stored and hashed once.
     texts = [name for name in categories if kinds.is_string(types.field(name).type)]
     options = {"read_dictionary": texts, "pre_buffer": False, "page_checksum_verification": True}
-    with pyarrow.parquet.ParquetFile(file, **options) as opened:
+    columns = [*categories, *numbers]
+    with pyarrow.parquet.ParquetFile(file, metadata=found, **options) as opened:
         first = 0
         for group in range(opened.num_row_groups):
-            for batch in opened.iter_batches(ROWS, [group], [*categories, *numbers], use_threads=False):
+            rows = _rows_at_once(found.row_group(group), set(columns))
+            for batch in opened.iter_batches(rows, [group], columns, use_threads=False):
                 yield Piece(batch, first, f" (row group {group})")
                 first += len(batch)
+
+
+def _rows_at_once(group: pyarrow.parquet.RowGroupMetaData, columns: set[str]) -> int:
+    """Returns how many rows of a row group are read at once: at most `ROWS`, and fewer with many values in each."""
+    chunks = map(group.column, range(group.num_columns))
+    values: int = sum(each.num_values for each in chunks if each.path_in_schema.partition(".")[0] in columns)
+    rows: int = group.num_rows
+    return max(1, min(ROWS, _VALUES * rows // max(1, values)))
 
 
 def _of_arrow(file: Path, columns: Sequence[str]) -> Iterator[Piece]:
