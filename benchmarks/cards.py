@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from esd.run.links import parse_links
-from testbed.cards import Machine, machines
+from testbed.cards import Cable, Machine, machines
 
 _ESD = str(Path(sys.executable).with_name("esd"))
 _DISPATCHER, _SERVER = 50051, 50052  # ports in a namespace of their own
+_WAITS = ("plan_wait", "push", "pull", "all_reduce")
 _LONGEST_RUN = 1800.0  # seconds
 _LONGEST_END = 20.0
 
@@ -37,6 +38,9 @@ class Measured:
         iterations_per_second: by the dispatcher, from the first plan on.
         sent: bytes per iteration that each worker's card sent.
         received: bytes per iteration that each worker's card received.
+        phase_ms: milliseconds per iteration that a worker spends in each phase.
+        round_trips: the time per iteration in which a worker waits for plans, rows and sums, which also wait for the
+            other workers, in round trips; 0 where the cables have no delay.
         auc: of the run, progressive.
         loss: likewise.
     """
@@ -45,6 +49,8 @@ class Measured:
     iterations_per_second: float
     sent: list[int]
     received: list[int]
+    phase_ms: dict[str, float]
+    round_trips: float
     auc: float
     loss: float
 
@@ -52,7 +58,8 @@ class Measured:
 def measure(options: argparse.Namespace, dense: str, logs: Path) -> Measured:
     """Trains once, and returns the figures."""
     speeds = parse_links(options.links, options.workers)
-    with machines(speeds) as (hub, workers), _services(hub, workers, speeds, options.cache_rows, logs):
+    cable = Cable(options.round_trip / 1000, options.lose_one_in, options.congestion)
+    with machines(speeds, cable) as (hub, workers), _services(hub, workers, speeds, options.cache_rows, logs):
         before = [machine.carried() for machine in workers]
         result = _train(hub, options, dense)
         after = [machine.carried() for machine in workers]
@@ -61,7 +68,13 @@ def measure(options: argparse.Namespace, dense: str, logs: Path) -> Measured:
         for ends in zip(before, after, strict=True)
     ]
     sent, received = ([each[direction] for each in carried] for direction in (0, 1))
-    return Measured(dense, result["iterations_per_second"], sent, received, result["auc"], result["loss"])
+    phase_ms = {
+        phase: round(1e3 * seconds / options.iterations, 1) for phase, seconds in result["phase_seconds"].items()
+    }
+    waited = sum(phase_ms[phase] for phase in _WAITS)
+    round_trips = round(waited / options.round_trip, 2) if options.round_trip else 0.0
+    speed, auc, loss = (result[figure] for figure in ("iterations_per_second", "auc", "loss"))
+    return Measured(dense, speed, sent, received, phase_ms, round_trips, auc, loss)
 
 
 @contextmanager
@@ -70,14 +83,13 @@ def _services(
 ) -> Iterator[None]:
     """Runs a parameter server and a dispatcher at the switch, and the workers; returns when all are ready."""
     with ExitStack() as stack:
+        started: dict[str, subprocess.Popen[str]] = {}
 
         def serve(machine: Machine, name: str, *arguments: str) -> None:
             log = stack.enter_context((logs / f"{name}.log").open("w"))
             command = machine.command(_ESD, "serve", *arguments, "--metrics-port", "none")
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - ours
-            stack.callback(_end, process)
-            if '"ready"' not in process.stdout.readline():  # type: ignore[union-attr] # it is a pipe
-                raise RuntimeError(f"{name} has not started: {(logs / f'{name}.log').read_text()}")
+            started[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - ours
+            stack.callback(_end, started[name])
 
         serve(hub, "ps", "ps", "--listen", f"{hub.address}:{_SERVER}")
         serve(hub, "dispatcher", "dispatcher", "--listen", f"{hub.address}:{_DISPATCHER}")
@@ -86,6 +98,9 @@ def _services(
             places = ("--listen", f"{machine.address}:0", "--dispatcher", f"{hub.address}:{_DISPATCHER}")
             link = ("--link", repr(speed), "--no-shape-link", "--cache-rows", str(cache_rows), "--peer-timeout", "300")
             serve(machine, name, "worker", "--name", name, *places, *link)
+        for name, process in started.items():
+            if '"ready"' not in process.stdout.readline():  # type: ignore[union-attr] # it is a pipe
+                raise RuntimeError(f"{name} has not started: {(logs / f'{name}.log').read_text()}")
         yield
 
 
@@ -113,6 +128,9 @@ def main() -> None:
     """Measures every way in turn, and prints a line of JSON for each run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--links", default="100m,100m,10m,10m", help="speed of each worker's card, bits per second")
+    parser.add_argument("--round-trip", type=float, default=0.0, help="delay of a packet and its answer, milliseconds")
+    parser.add_argument("--lose-one-in", type=int, default=0, help="frames of which one is lost; 0: none")
+    parser.add_argument("--congestion", default="", help="congestion control of TCP; default: the kernel's")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--dense", nargs="+", default=["all-reduce", "server", "low-rank:8"])
     parser.add_argument("--mechanism", default="joint")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
+
+from testbed.native_targets import built
 
 _NETWORK = "10.98.0"  # in the namespaces only, so that nothing outside them has to be free
 _CARD, _BRIDGE = "eth0", "switch"
@@ -38,12 +41,28 @@ class Machine:
         return counted["tx"]["bytes"], counted["rx"]["bytes"]
 
 
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """The cable between each machine and the switch.
+
+    Attributes:
+        round_trip: seconds that a packet and its answer take.
+        lose_one_in: frames of which one is lost; 0: none is lost.
+        congestion: the congestion control of all machines; empty: the kernel's default.
+    """
+
+    round_trip: float = 0.0
+    lose_one_in: int = 0
+    congestion: str = ""
+
+
 @contextmanager
-def machines(speeds: Sequence[float]) -> Iterator[tuple[Machine, list[Machine]]]:
+def machines(speeds: Sequence[float], cable: Cable = Cable()) -> Iterator[tuple[Machine, list[Machine]]]:
     """Connects machines by one switch, until the end of the block.
 
     Args:
         speeds: bytes per second of each machine's link, which its card keeps in both directions.
+        cable: the delay of every machine.
 
     Yields:
         The machine at the switch, whose own link has no limit, and the others.
@@ -56,7 +75,20 @@ def machines(speeds: Sequence[float]) -> Iterator[tuple[Machine, list[Machine]]]
         _run("ip", "-netns", hub.namespace, "link", "add", _BRIDGE, "type", "bridge")
         _run("ip", "-netns", hub.namespace, "address", "add", f"{_NETWORK}.1/24", "dev", _BRIDGE)
         _run("ip", "-netns", hub.namespace, "link", "set", _BRIDGE, "up")
-        yield hub, [_connected(stack, hub, number, speed) for number, speed in enumerate(speeds)]
+        others = [_machine(stack, f"machine{number}", 10 + number) for number in range(len(speeds))]
+        ports = [f"port{number}" for number in range(len(speeds))]
+        if not (cable.round_trip or cable.lose_one_in):
+            for machine, port in zip(others, ports, strict=True):
+                ends = ("link", "add", _CARD, "type", "veth", "peer", "name", port, "netns", hub.namespace)
+                _run("ip", "-netns", machine.namespace, *ends)
+        else:
+            _lay(stack, cable, hub, dict(zip(ports, others, strict=True)))
+        if cable.congestion:
+            for machine in (hub, *others):
+                _run(*machine.command("sysctl", "--quiet", f"net.ipv4.tcp_congestion_control={cable.congestion}"))
+        for machine, port, speed in zip(others, ports, speeds, strict=True):
+            _connect(machine, hub, port, speed)
+        yield hub, others
 
 
 def _machine(stack: ExitStack, name: str, number: int = 0) -> Machine:
@@ -67,18 +99,26 @@ def _machine(stack: ExitStack, name: str, number: int = 0) -> Machine:
     return machine
 
 
-def _connected(stack: ExitStack, hub: Machine, number: int, speed: float) -> Machine:
-    """Makes a machine, and a cable from its card to a port of the switch. Both ends of the cable keep the speed."""
-    machine, port = _machine(stack, f"machine{number}", 10 + number), f"port{number}"
-    cable = ("link", "add", _CARD, "type", "veth", "peer", "name", port, "netns", hub.namespace)
-    _run("ip", "-netns", machine.namespace, *cable)
+def _lay(stack: ExitStack, cable: Cable, hub: Machine, others: Mapping[str, Machine]) -> None:
+    """Lays cables with a delay from ports of the switch to machines. A process carries their frames."""
+    ends = [(hub.namespace, port, machine.namespace, _CARD) for port, machine in others.items()]
+    delay = (f"{cable.round_trip / 2 * 1e6:.0f}", str(cable.lose_one_in))
+    command = [str(built("delayed_wire", "yardsticks")), *delay, *chain.from_iterable(ends)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    if process.stdout is None or process.stdout.readline() != "ready\n":
+        raise RuntimeError("the cables with a delay were not laid; the message of delayed_wire is on standard error")
+
+
+def _connect(machine: Machine, hub: Machine, port: str, speed: float) -> None:
+    """Puts a machine at a port of the switch. Both ends of its cable keep the speed."""
     _run("ip", "-netns", hub.namespace, "link", "set", port, "master", _BRIDGE, "up")
     _run("ip", "-netns", machine.namespace, "address", "add", f"{machine.address}/24", "dev", _CARD)
     _run("ip", "-netns", machine.namespace, "link", "set", _CARD, "up")
     for end, device in ((machine, _CARD), (hub, port)):
         bucket = ("tbf", "rate", f"{8 * speed:.0f}bit", "burst", _BURST, "latency", _QUEUE)
         _run("tc", "-netns", end.namespace, "qdisc", "add", "dev", device, "root", *bucket)
-    return machine
 
 
 def _run(*command: str) -> str:

@@ -66,6 +66,13 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         ge=2 * 2**20,
         description="length of the unanswered frames of one exchange, in bytes; more are refused one by one",
     )
+    window_bytes: Size = Field(
+        2 * 2**20,
+        ge=2**16,
+        lt=2**31,
+        description="bytes of a call that a client may send before they are read: a worker's dense gradients, or the "
+        "speed of its link times its round trip, whichever is less, or sums take further round trips",
+    )
     max_tables: int = Field(
         1000,
         ge=1,

@@ -35,6 +35,10 @@ NUMBER_OF_PROCESSORS = "number of processors"
 DEFAULT_MAX_MESSAGE_BYTES = 64 * 2**20
 DEFAULT_MAX_REQUEST_BYTES = 16 * 2**20  # a pull of a million rows
 
+# gRPC would let the window of a call grow to megabytes with the measured bandwidth and delay of the link, even for
+# strangers that are about to be refused: 64 such connections took 240 MB.
+DEFAULT_WINDOW_BYTES = 2**18
+
 
 class SettingsError(InvalidArgument):
     """One or more settings are wrong; the message lists all of them."""
@@ -213,6 +217,12 @@ class ServerSettings(PeerSettings):
         ge=2**16,
         lt=2**31,
         description="longest request that is accepted, in bytes",
+    )
+    window_bytes: Size = Field(
+        DEFAULT_WINDOW_BYTES,
+        ge=2**16,
+        lt=2**31,
+        description="bytes of a call that a client may send before they are read",
     )
     max_concurrent_rpcs: int = Field(
         1024,

@@ -34,7 +34,7 @@ from esd.worker.service.peers import Peers
 from esd.worker.service.servicer import WorkerService
 from esd.worker.service.settings import WorkerSettings
 from esd.worker.service.table_mover import TableMover
-from esd.worker.service.training_loop import TrainingLoop
+from esd.worker.service.training_loop import RowsTrained, TrainingLoop
 from esd.worker.service.transfers import IterationTransfers, RowMover
 from esd.worker.training.all_reduce import GroupStore
 from esd.worker.training.dense import DenseParameters
@@ -151,15 +151,15 @@ class WorkerEpoch:
             else:
                 await self._agree(membership, await run_in(caller, dense.save))
 
-            def begin(current: IterationTransfers) -> Step:
+            def begin(current: IterationTransfers, rows_trained: RowsTrained) -> Step:
                 current.write()
-                return steps.begin(current.plan)
+                return steps.begin(current.plan, rows_trained)
 
             self._loop = TrainingLoop(
                 messages,
                 book,
                 mover,
-                lambda current: caller.train(partial(begin, current)),
+                lambda current, rows_trained: caller.train(partial(begin, current, rows_trained)),
                 link,
                 messages.confirm,
                 checkpoints.take,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from esd.services.domain.errors import FailedPrecondition
@@ -16,7 +17,8 @@ from esd.worker.service.link import Link
 from esd.worker.service.transfers import IterationTransfers, RowMover
 from esd.worker.training.step import StepResult
 
-Train = Callable[[IterationTransfers], Coroutine[Any, Any, StepResult]]
+RowsTrained = Callable[[], object]
+Train = Callable[[IterationTransfers, RowsTrained], Coroutine[Any, Any, StepResult]]
 Confirm = Callable[[IterationReport], object]
 TakeCheckpoint = Callable[[FlushPlan], Coroutine[Any, Any, None]]
 
@@ -24,20 +26,20 @@ TakeCheckpoint = Callable[[FlushPlan], Coroutine[Any, Any, None]]
 class TrainingLoop:
     """Trains the planned iterations in order.
 
-    While one trains, the rows of the next that it does not touch move already. Only the thread that trains touches
-    tensors, apart from copying rows out for their push.
+    While one trains, the rows of the next that it does not touch move already, and its own rows leave as soon as they
+    are trained, while the workers sum the dense gradients. So the rows and the sum share one round trip. Only the
+    thread that trains touches tensors, apart from copying rows out for their push.
 
     Args:
         messages: the plan stream, after the membership.
         book: refuses plans that do not fit the cache.
         mover: moves rows, in tasks of its own group.
-        train: trains an iteration whose rows are there, and returns its result.
+        train: trains an iteration whose rows are there, and returns its result. It calls the given function, in any
+            thread, when the rows are trained.
         link: measures the bandwidth.
         confirm: tells the dispatcher of an iteration; returns at once.
         take_checkpoint: carries out the flush plan of a checkpoint.
-        sync: where it awaits storage, an iteration trains only when everything that it pushes is stored; where workers
-            keep copies, it pushes only when earlier pushes are stored, so that versions of a row that others make come
-            in order.
+        sync: where it awaits storage, an iteration trains only when everything that it pushes is stored.
 
     Attributes:
         phase: the worker's present activity, for its heartbeats.
@@ -67,9 +69,12 @@ class TrainingLoop:
 
     async def run(self) -> FlushPlan:
         """Trains until the plan stream asks for the last flush, and returns its plan."""
-        tasks = self._mover.tasks
-        following = tasks.create_task(self._next())
+        tasks, loop = self._mover.tasks, asyncio.get_running_loop()
         before: IterationTransfers | None = None
+        rows_trained = asyncio.Event()  # in the iteration before
+        rows_trained.set()
+        following = tasks.create_task(self._next())
+        leaving = tasks.create_task(self._leave(following, before, rows_trained))
         confirming: asyncio.Task[None] | None = None
         while True:
             clock = _Laps()
@@ -84,26 +89,23 @@ class TrainingLoop:
                     return current
                 await self._take_checkpoint(current)
                 following = tasks.create_task(self._next())
+                leaving = tasks.create_task(self._leave(following, before, rows_trained))
                 continue
 
             self.phase = WorkerPhase.PUSH
-            if before is not None and self._sync.keeps_copies:
-                await before.stored()
-            await current.start(early=False)
+            await leaving
             if self._sync.awaits_storage:
                 await current.stored()
             push = clock.lap()
             self.phase = WorkerPhase.PULL
             await current.pulled()
             pull = clock.lap()
-            self.phase = WorkerPhase.PUSH
-            if before is not None:  # see RowMover.forget
-                await before.stored()
-            push += clock.lap()
 
             following = tasks.create_task(self._next())
+            rows_trained = asyncio.Event()
+            leaving = tasks.create_task(self._leave(following, current, rows_trained))
             self.phase = WorkerPhase.COMPUTE
-            step = await self._train(current)
+            step = await self._train(current, partial(loop.call_soon_threadsafe, rows_trained.set))
             clock.lap()
             phases = PhaseTimes(plan_wait, push, pull, step.compute, step.all_reduce, step.update)
             confirming = tasks.create_task(self._confirm(current, step, phases, clock.total(), confirming))
@@ -139,6 +141,26 @@ class TrainingLoop:
         transfers = IterationTransfers(message, self._mover)
         await transfers.start(early=True)
         return transfers
+
+    async def _leave(
+        self,
+        following: asyncio.Task[IterationTransfers | FlushPlan],
+        before: IterationTransfers | None,
+        rows_trained: asyncio.Event,
+    ) -> None:
+        """Starts the late transfers of the following plan when the rows of the one before are trained.
+
+        All pushes of the one before are durable then, which takes no time of its own: they left together with the pulls
+        that its training has awaited. Otherwise these transfers could overtake a push for which another worker waits in
+        the iteration before. Versions of a row also come in order, and RowMover.forget relies on it.
+        """
+        transfers = await following
+        if isinstance(transfers, FlushPlan):
+            return
+        await rows_trained.wait()
+        if before is not None:
+            await before.stored()
+        await transfers.start(early=False)
 
     def _report(
         self, plan: IterationPlan, step: StepResult, transfers: TransferCounts, phases: PhaseTimes, seconds: float

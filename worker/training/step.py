@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -90,6 +90,7 @@ class Step:
         dense: DenseParameters,
         embed: Embedder,
         device: torch.device,
+        rows_trained: Callable[[], object],
     ) -> None:
         self._began = time.perf_counter()
         self._plan = plan
@@ -98,6 +99,7 @@ class Step:
         self._caches = caches
         self._parameters = dense
         self._device = device
+        self._rows_trained = rows_trained
         self._stage = _Stage.BEGUN
         self._failure: Unavailable | None = None
         self._used = plan.rows_by_table(len(job.tables))
@@ -145,6 +147,8 @@ class Step:
                 self._differentiate(losses)
             self._computed = time.perf_counter()
             self._train_own_rows()
+            if not self._shared.floats:
+                self._rows_trained()
             self._summing = time.perf_counter()
             self._sum()
             self._summed = time.perf_counter()
@@ -167,6 +171,7 @@ class Step:
             ):
                 rate = self._rate(table)
                 cache.train_replicated(rows, sums, table.optimizer, rate, self.iteration + 1)
+            self._rows_trained()
         self._parameters.step(self.iteration)
         self._optimised = time.perf_counter()
         self._stage = _Stage.TRAINED
@@ -303,6 +308,11 @@ class Steps:
         self._device = device
         self._embed = Embedder(job.features, len(job.tables))
 
-    def begin(self, plan: IterationPlan) -> Step:
-        """Begins an iteration, whose rows are in the caches at the versions of the plan."""
-        return Step(plan, self._job, self._caches, self._dense, self._embed, self._device)
+    def begin(self, plan: IterationPlan, rows_trained: Callable[[], object] = lambda: None) -> Step:
+        """Begins an iteration, whose rows are in the caches at the versions of the plan.
+
+        Args:
+            plan: of the iteration.
+            rows_trained: called as soon as every row is trained, which may be before the dense gradients are summed.
+        """
+        return Step(plan, self._job, self._caches, self._dense, self._embed, self._device, rows_trained)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -37,11 +38,22 @@ class LostGroup:
         raise RuntimeError("connection closed by peer")
 
 
+class RecordingGroup:
+    """An all-reduce that changes nothing, and records its calls beside other events."""
+
+    def __init__(self):
+        self.events = []
+
+    def allreduce(self, _tensors):
+        self.events.append("a sum starts")
+        return SimpleNamespace(wait=lambda: self.events.append("a sum ends"))
+
+
 @pytest.fixture
 def begin(plans, make_job):
     """Begins a step of two samples of four ids each, over the rows of a cache that it returns, too."""
 
-    def begin(group=None, samples=2, labels=1):
+    def begin(group=None, samples=2, labels=1, contributors=0b1, rows_trained=lambda: None):
         job = make_job(optimizer=OptimizerSpec(OptimizerKind.SGD, learning_rate=0.1))
         cache = RowCache(ROWS, job.table.row_width, CPU)
         cache.write(np.arange(ROWS, dtype=np.uint32), np.ones((ROWS, job.table.row_width), np.float32))
@@ -49,7 +61,7 @@ def begin(plans, make_job):
         own = OwnModel(net, torch.optim.SGD(net.parameters(), lr=0.1))
         dense = own.of_epoch(job, Alone() if group is None else RingReducer(group, 2), CPU)
         ids = 4 * samples
-        plan = plans.plan(0, train=[(x, x, 0, 0b1) for x in range(ids)])
+        plan = plans.plan(0, train=[(x, x, 0, contributors) for x in range(ids)])
         plan = replace(
             plan,
             batch_size=4,
@@ -57,7 +69,7 @@ def begin(plans, make_job):
             dense=np.ones((samples, 3), np.float32),
             labels=np.ones((samples, labels), np.float32),
         )
-        return Steps(job, [cache], dense, CPU).begin(plan), cache, net
+        return Steps(job, [cache], dense, CPU).begin(plan, rows_trained), cache, net
 
     return begin
 
@@ -151,3 +163,16 @@ def test_once_a_worker_is_lost_a_step_has_no_effect_and_the_loop_does_not_see_it
     assert torch.equal(net.layer.weight, before)
     with pytest.raises(Unavailable, match="another worker is lost"):
         step.result()
+
+
+def test_rows_of_one_worker_may_leave_before_the_sums_end_and_replicated_ones_after_them(begin):
+    for contributors, early in ((0b1, True), (0, False)):
+        group = RecordingGroup()
+        step, _, net = begin(
+            group=group, contributors=contributors, rows_trained=lambda group=group: group.events.append("rows")
+        )
+        losses, scores = losses_of(step, net)
+        step.backward(losses, scores=scores)
+        step.optimise()
+        assert group.events.count("rows") == 1
+        assert (group.events.index("rows") < group.events.index("a sum ends")) == early

@@ -6,6 +6,7 @@ A parameter server cannot be asked to keep an acknowledgement back, so the mover
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -62,15 +63,23 @@ class HeldMover:
 
 
 class Trainer:
-    """Trains nothing, and tells which iterations it was asked for."""
+    """Trains nothing, and tells which iterations it was asked for.
+
+    Attributes:
+        may_sum: each iteration waits for it when its rows are trained.
+    """
 
     def __init__(self) -> None:
         self.trained: list[int] = []
         self.asked = asyncio.Condition()
+        self.may_sum = threading.Event()
+        self.may_sum.set()
         self._loop = asyncio.get_running_loop()
 
-    def step(self, plan) -> StepResult:
+    def step(self, plan, rows_trained) -> StepResult:
         asyncio.run_coroutine_threadsafe(self._note(plan.iteration), self._loop).result()
+        rows_trained()
+        self.may_sum.wait()
         return StepResult(0.0, (), np.zeros((1, 1), np.uint16), 0.0, 0.0, 0.0)
 
     async def _note(self, iteration: int) -> None:
@@ -90,18 +99,9 @@ def messages_of(hand_made):
     yield FlushPlan(1, 3, hand_made.rows((7, 0, 3)), hand_made.gradients())
 
 
-async def settled():
-    """Returns when all tasks that can continue have continued."""
-    for _ in range(100):
-        await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("sync", [WriteThrough(), Bounded(1, 1), Full()])
-async def test_what_waits_for_pushes_that_are_not_durable(plans, sync):
-    """Write-through: the training of the same iteration. Bounded: the pushes of the next one. Else: its training."""
-
+def loop_over(hand_made, mover, trainer, thread, sync) -> TrainingLoop:
     async def messages():
-        for plan in messages_of(plans):
+        for plan in messages_of(hand_made):
             yield plan
 
     def confirm(_report):
@@ -110,25 +110,55 @@ async def test_what_waits_for_pushes_that_are_not_durable(plans, sync):
     async def no_checkpoint(_plan):
         raise AssertionError
 
+    return TrainingLoop(
+        messages(), CacheBook([1], 0, 1, 0), mover,
+        lambda current, rows_trained: run_in(thread, trainer.step, current.plan, rows_trained),
+        SimpleNamespace(uplink=SimpleNamespace(take=lambda: 0.0)), confirm, no_checkpoint,
+        sync=sync,
+    )  # fmt: skip
+
+
+async def settled():
+    """Returns when all tasks that can continue have continued."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("sync", [WriteThrough(), Bounded(1, 1), Full()])
+async def test_what_waits_for_pushes_that_are_not_durable(plans, sync):
+    """Write-through: the training of the same iteration. Else: the late pushes of the next one, and its training."""
+
     async with asyncio.TaskGroup() as tasks:
         mover, trainer = HeldMover(tasks), Trainer()
         with ThreadPoolExecutor(1) as thread:
-            loop = TrainingLoop(
-                messages(), CacheBook([1], 0, 1, 0), mover, lambda current: run_in(thread, trainer.step, current.plan),
-                SimpleNamespace(uplink=SimpleNamespace(take=lambda: 0.0)), confirm, no_checkpoint,
-                sync=sync,
-            )  # fmt: skip
-            running = tasks.create_task(loop.run())
+            running = tasks.create_task(loop_over(plans, mover, trainer, thread, sync).run())
             await mover.sent.wait()
             if not sync.awaits_storage:
                 await trainer.until(1)
-            if sync == Full():
-                await mover.sent_twice.wait()
             await settled()
             assert trainer.trained == ([0] if sync.awaits_storage else [0, 1])
-            assert len(mover.stored) == (2 if sync == Full() else 1)
+            assert len(mover.stored) == 1
             mover.stored[0].set_result(None)
             await mover.sent_twice.wait()
             mover.stored[1].set_result(None)
             assert (await running).iteration == 3
             assert trainer.trained == [0, 1, 2]
+
+
+async def test_rows_leave_when_they_are_trained_while_the_workers_sum(plans):
+    """So the rows of the next iteration and the sum of this one share a round trip."""
+    async with asyncio.TaskGroup() as tasks:
+        mover, trainer = HeldMover(tasks), Trainer()
+        trainer.may_sum.clear()
+        with ThreadPoolExecutor(1) as thread:
+            running = tasks.create_task(loop_over(plans, mover, trainer, thread, Full()).run())
+            try:
+                async with asyncio.timeout(20):
+                    await mover.sent.wait()  # the row of iteration 1
+                assert trainer.trained == [0]
+            finally:
+                trainer.may_sum.set()
+            mover.stored[0].set_result(None)
+            await mover.sent_twice.wait()
+            mover.stored[1].set_result(None)
+            await running
