@@ -103,6 +103,12 @@ ROWS: dict[str, Sequence[Panel]] = {
             [(_rate("esd_read_missing_updates_bucket", "le"), "at most {{le}}")],
             "With --sync bounded, per second.",
         ),
+        Panel(
+            "Rows pushed before any worker needs them",
+            "ops",
+            [(_rate("esd_flushed_ahead_rows_total"), "all workers")],
+            "With --sync proactive, per second. They are among the update pushes.",
+        ),
         Panel("Cache lookups per second", "ops", [(_rate("esd_cache_lookups_total", "table, result"), "{{result}}")]),
         Panel(
             "Decision against iteration",

@@ -12,6 +12,7 @@ from esd.advice.steps import StepListener, ignore
 from esd.advice.ways import ways_to_synchronise
 from esd.run.options import BALANCED, RunOptions
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.services.domain.sync import Proactive
 from esd.services.domain.units import parse_size
 from esd.worker.service.settings import DEVICE
 
@@ -70,8 +71,9 @@ def advise(
         fastest = chosen.policy
     planned = replace(chosen, batch=best.batch, cache_rows=best.cache_rows, policy=fastest)
     ways = ways_to_synchronise(planned, profile, footprint, policies[fastest], listener)
-    sync = min(ways, key=lambda way: ways[way].seconds)
-    if ways[sync].seconds >= _BETTER * policies[fastest].seconds:
+    others = {way: trial for way, trial in ways.items() if way != Proactive.name} or ways
+    sync = min(others, key=lambda way: others[way].seconds)
+    if chosen.sync in others and ways[sync].seconds >= _BETTER * policies[fastest].seconds:
         sync = chosen.sync
     return Advice(
         chosen=replace(planned, sync=sync),

@@ -23,8 +23,11 @@ def ways_to_synchronise(
     """Simulates ways that train the same model beside the one that is asked for.
 
     `none`, `full`, `write-through` and `proactive` move no less than `on-demand`: they are simulated only when asked
-    for. The first R of `replicated:R` is from the equations for random dispatch; then fewer and more rows are
-    simulated while that is faster.
+    for. A simulation has no rows that are pushed ahead, which on real links made `proactive` wait longer than
+    `on-demand` in every setting measured (docs/benchmarks/synchronisation.md).
+
+    The first R of `replicated:R` is from the equations for random dispatch; then fewer and more rows are simulated
+    while that is faster.
 
     Args:
         chosen: the options of the run, with the batch, the cached rows and the policy that are recommended.

@@ -12,6 +12,7 @@ from esd.cli.tables import print_figures, print_table
 from esd.dispatcher.simulator.sizing.shapes import fit_shapes
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.footprint import Footprint
+from esd.services.domain.sync import Proactive
 from esd.services.runtime.extras import is_missing
 
 
@@ -110,6 +111,8 @@ def _recommended(advice: Advice) -> Table:
     table.add_row("memory, MB", f"{taken / 1e6:,.0f} of {advice.memory / 1e6:,.0f}")
     table.add_row("policy (µs of a sample by policy)", f"{advice.chosen.policy} ({_by_name(advice.policies)})")
     table.add_row("way to synchronise (µs by way)", f"{advice.chosen.sync} ({_by_name(advice.ways)})")
+    if Proactive.name in advice.ways:
+        table.add_row("proactive, measured live", "waits longer than on-demand (docs/synchronisation.md)")
     table.add_row("by the equations, random dispatch, µs", f"{1e6 * advice.predicted_seconds:,.1f}")
     return table
 

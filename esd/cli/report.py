@@ -70,6 +70,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("expired rows", _count("expired_rows")),
     ("hit ratio", lambda r: f"{r['hit_ratio']:.3f}"),
     ("stale reads", lambda r: f"{1 - r['staleness']['reads'][0] / max(1, sum(r['staleness']['reads'])):.1%}"),
+    ("update pushes that no worker needed yet", lambda r: f"{r['flushed_ahead']:,}"),
     ("updates that a read lacks (mean / most)", lambda r: _missing_updates(r["staleness"])),
     ("decision, ms (median / p99)", lambda r: f"{r['decision_ms']['median']:.2f} / {r['decision_ms']['p99']:.2f}"),
     ("loss", lambda r: f"{r['loss']:.4f}"),

@@ -11,7 +11,7 @@ from esd.dispatcher.simulator.totals import Totals
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import PHASES
 from esd.services.domain.state import Evaluation, JobState, Quality
-from esd.services.domain.sync import Bounded, Figures, Staleness
+from esd.services.domain.sync import Bounded, Figures, FlushedAhead, Proactive, Staleness
 from esd.services.domain.sync.bounded import MOST_UPDATES
 
 Result = dict[str, Any]
@@ -64,6 +64,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
         "forgotten_rows": state.forgotten_rows,
         "expired_rows": state.expired_rows,
         "staleness": _staleness(state.job, state.sync_figures),
+        "flushed_ahead": _flushed_ahead(state.job, state.sync_figures),
         "cost_seconds": state.cost_seconds,
         # Of the same stream under other mechanisms, which may be some iterations behind.
         "shadow_costs": {
@@ -116,6 +117,7 @@ def simulation_result(job: JobSpec, totals: Totals) -> Result:
         "forgotten_rows": totals.forgotten_rows,
         "expired_rows": totals.expired_rows,
         "staleness": _staleness(job, totals.sync_figures),
+        "flushed_ahead": _flushed_ahead(job, totals.sync_figures),
         "plan_bytes": totals.plan_bytes,  # of all workers
         "plan_seconds": totals.plan_seconds,  # beside the cost
         "reduced_seconds": totals.reduced_seconds,  # likewise
@@ -162,3 +164,8 @@ def _staleness(job: JobSpec, figures: Figures) -> Result | None:
         "missing_updates": staleness.missing_updates,
         "most_missing": staleness.most_missing,
     }
+
+
+def _flushed_ahead(job: JobSpec, figures: Figures) -> int | None:
+    """Returns how many of the update pushes no worker needed yet; None where every push waits for its need."""
+    return (FlushedAhead() + figures).rows if isinstance(job.sync, Proactive) else None

@@ -163,6 +163,12 @@ MISSING_UPDATES = CountedHistogram(
     buckets=MOST_UPDATES,
     registry=REGISTRY,
 )
+FLUSHED_AHEAD = Counter(
+    "esd_flushed_ahead_rows_total",
+    "Rows and partial gradients that workers pushed before any worker needed them, with --sync proactive. They are "
+    "among the update pushes of esd_embedding_transfers_total. Many of them: on demand fewer rows would move.",
+    registry=REGISTRY,
+)
 SOLVER_SECONDS = Histogram(
     "esd_solver_seconds",
     "Time of one exact assignment (Opt). Grows with batch size x alpha: lower alpha when it is too long.",
@@ -471,8 +477,8 @@ EVERY_SERVICE = (_PROCESS, RPCS_HANDLED, RPC_SECONDS)
 BY_SERVICE = {
     "dispatcher": (
         TRANSFERS, TRANSFER_BYTES, DIRECT_ROWS, DIRECT_BYTES, TRANSFER_COST, SHADOW_TRANSFER_COST, CACHE_LOOKUPS,
-        DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES, SOLVER_SECONDS,
-        SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, EXPIRED_ROWS, ROW_LIMIT, DISPATCH_WINDOW, STANDSTILL,
+        DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES, FLUSHED_AHEAD,
+        SOLVER_SECONDS, SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, EXPIRED_ROWS, ROW_LIMIT, DISPATCH_WINDOW, STANDSTILL,
         QUEUED_SAMPLES, LOGGED_SAMPLES, JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE,
         ITERATIONS, ITERATION_SECONDS, WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(),
         HELD_OUT_ITERATION,

@@ -60,11 +60,12 @@ def encode_result(result: HybridResult) -> pb.HybridDisResponse:
         optimal_rows=encode_array(result.optimal_rows, np.uint32, "optimal_rows"),
         solver=result.solver,
         seconds=result.seconds,
+        gap=result.gap,
     )
 
 
 def decode_result(response: pb.HybridDisResponse) -> HybridResult:
-    """Decodes the answer to a call. Prices and gap are not sent."""
+    """Decodes the answer to a call. Prices are not sent."""
     return HybridResult(
         assignment=decode_column(response.assignment, np.int32, "assignment"),
         cost=response.total_cost,
@@ -72,4 +73,5 @@ def decode_result(response: pb.HybridDisResponse) -> HybridResult:
         solver=response.solver,
         prices=None,
         seconds=response.seconds,
+        gap=response.gap,
     )

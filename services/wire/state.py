@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from esd.protos import dispatcher_pb2 as pb
 from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, Recovery, ShadowCost, WorkerState
-from esd.services.domain.sync import NO_FIGURES, Figures, Staleness
+from esd.services.domain.sync import Figures, FlushedAhead, Staleness
 from esd.services.wire.enums import EnumCodec
 from esd.services.wire.jobs import decode_job, encode_job
 from esd.services.wire.reports import decode_phases, decode_transfers, encode_phases, encode_transfers
@@ -52,6 +52,7 @@ def encode_state(state: JobState) -> pb.JobState:
         recent_labels=map(_encode_quality, state.recent_labels),
         evaluations=[encode_evaluation(each) for each in state.evaluations],
         staleness=_encode_staleness(state.sync_figures),
+        flushed_ahead=_encode_flushed(state.sync_figures),
         recoveries=[pb.Recovery(**{name: getattr(each, name) for name in _RECOVERY}) for each in state.recoveries],
         **{name: getattr(state, name) for name in _FIGURES},
     )
@@ -59,8 +60,9 @@ def encode_state(state: JobState) -> pb.JobState:
 
 def decode_state(message: pb.JobState) -> JobState:
     """Decodes a job with its figures so far."""
+    job = decode_job(message.job)
     return JobState(
-        job=decode_job(message.job),
+        job=job,
         phase=_PHASES.decode(message.phase),
         workers=tuple(_decode_worker(worker) for worker in message.workers),
         shadow_costs=tuple(
@@ -71,7 +73,7 @@ def decode_state(message: pb.JobState) -> JobState:
         labels=tuple(map(_decode_quality, message.labels)),
         recent_labels=tuple(map(_decode_quality, message.recent_labels)),
         evaluations=tuple(map(decode_evaluation, message.evaluations)),
-        sync_figures=_decode_staleness(message.staleness) if message.HasField("staleness") else NO_FIGURES,
+        sync_figures=_decode_figures(message, job.sync.figures),
         recoveries=tuple(Recovery(*(getattr(each, name) for name in _RECOVERY)) for each in message.recoveries),
         **{name: getattr(message, name) for name in _FIGURES},
     )
@@ -102,9 +104,17 @@ def _encode_staleness(figures: Figures) -> pb.Staleness | None:
     return pb.Staleness(**{name: getattr(figures, name) for name in _STALENESS})
 
 
-def _decode_staleness(message: pb.Staleness) -> Staleness:
-    reads = tuple(message.reads) or Staleness().reads
-    return Staleness(reads, message.missing_updates, message.most_missing)
+def _encode_flushed(figures: Figures) -> int:
+    return figures.rows if isinstance(figures, FlushedAhead) else 0
+
+
+def _decode_figures(message: pb.JobState, kind: type[Figures]) -> Figures:
+    if issubclass(kind, FlushedAhead):
+        return kind(message.flushed_ahead)
+    if issubclass(kind, Staleness):
+        reads = tuple(message.staleness.reads) or kind().reads
+        return kind(reads, message.staleness.missing_updates, message.staleness.most_missing)
+    return kind()
 
 
 def _encode_worker(worker: WorkerState) -> pb.WorkerState:

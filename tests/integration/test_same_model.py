@@ -194,6 +194,7 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
     labels = np.concatenate([batch.labels[:, 0] for batch in stream(case.options)])
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
     if case.options.sync == "proactive":
+        assert 0 < result["flushed_ahead"] <= sum(result["operations"]["update_push"])
         return  # what is pushed ahead depends on how long iterations take
     simulated = simulate_run(case.options)
     assert result["operations"] == simulated["operations"]

@@ -19,7 +19,7 @@ from esd.dispatcher.service.state.worker_record import WorkerRecord
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import PHASES, IterationReport, TransferCounts
 from esd.services.domain.state import Evaluation, JobPhase, Quality
-from esd.services.domain.sync import Staleness
+from esd.services.domain.sync import FlushedAhead, Staleness
 from esd.services.runtime import metrics
 
 
@@ -95,6 +95,8 @@ def planned(job: JobSpec, decision: Decision, rows: int, *, late: bool) -> None:
     figures = decision.sync_figures
     if isinstance(figures, Staleness):
         metrics.MISSING_UPDATES.observe_all(figures.reads, figures.missing_updates)
+    elif isinstance(figures, FlushedAhead):
+        metrics.FLUSHED_AHEAD.inc(figures.rows)
     if decision.solver:
         _child(metrics.SOLVER_SECONDS, decision.solver).observe(decision.seconds["assign"])
     if decision.gap is not None:

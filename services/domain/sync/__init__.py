@@ -9,7 +9,7 @@ from esd.services.domain.sync.bounded import Bounded, Staleness
 from esd.services.domain.sync.full import Full
 from esd.services.domain.sync.none import Uncached
 from esd.services.domain.sync.on_demand import ON_DEMAND, OnDemand
-from esd.services.domain.sync.proactive import Proactive
+from esd.services.domain.sync.proactive import FlushedAhead, Proactive
 from esd.services.domain.sync.replicated import Replicated
 from esd.services.domain.sync.way import NO_FIGURES, Figures, Sync
 from esd.services.domain.sync.write_through import WriteThrough
@@ -20,6 +20,7 @@ __all__ = [
     "WAYS",
     "Bounded",
     "Figures",
+    "FlushedAhead",
     "Full",
     "OnDemand",
     "Proactive",

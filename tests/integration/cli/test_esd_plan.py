@@ -171,3 +171,11 @@ def test_tables_of_several_dimensions_share_a_cache(tmp_path: Path) -> None:
     best = advice["recommended"]
     counted = json.loads(invoke("simulate", *arguments, "--iterations", str(4000 // (2 * best["batch"])), "--json"))
     assert counted["cost_seconds"] / counted["samples"] == pytest.approx(best["cost_seconds"], rel=0.3)
+
+
+def test_pushing_ahead_is_simulated_on_request_and_not_recommended() -> None:
+    arguments = ("--samples", "4000", "--batch", "32", "--sync", "proactive")
+    advice = json.loads(invoke("plan", *RUN, *arguments, "--json"))
+    assert list(advice["ways"])[:2] == ["proactive", "on-demand"]
+    assert advice["recommended"]["sync"] != "proactive"
+    assert "waits longer than on-demand" in invoke("plan", *RUN, *arguments)

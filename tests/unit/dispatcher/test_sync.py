@@ -12,9 +12,10 @@ from esd.dispatcher.simulator.alternatives.alternative import Trained
 from esd.dispatcher.simulator.simulate import trace_batches
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.mechanisms import JointOptions
-from esd.services.domain.sync import Full, OnDemand, Proactive, Replicated, Uncached, WriteThrough
+from esd.services.domain.sync import FlushedAhead, Full, OnDemand, Proactive, Replicated, Uncached, WriteThrough
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime import metrics
+from tests.support.batches import ids_only
 
 BANDWIDTHS = [4e6, 2e6, 1e6]
 
@@ -132,6 +133,25 @@ def test_idle_links_push_what_nobody_needs_yet(make_job, make_batches):
 
 def pushed_in(decision):
     return int(decision.operations.update_push.sum())
+
+
+@pytest.mark.parametrize(("read_at", "known"), [(12, True), (13, False)])
+def test_the_reads_of_the_next_ten_iterations_are_known(make_job, read_at, known):
+    """FRUGAL's L is 10: before iteration 2 a link with time for one row moves the row that iteration 12 reads."""
+    flushed = []
+    for read in (1, 2):
+        job = make_job(workers=1, batch_size=1, fields=2, mechanism="random", sync=Proactive())
+        planner = Planner(job, [1e6], [60])
+        trained = [(1, 2), *((100 + t, 200 + t) for t in range(1, 20))]
+        trained[read_at] = (read, 500)
+        batches = [ids_only(np.array([ids], np.uint64)) for ids in trained]
+        for t in range(3):
+            decision = planner.plan(batches[t], batches[t + 1 : t + 1 + planner.lookahead])
+            idle = 1.5 * job.table.row_transfer_bytes
+            planner.observe(Feedback((decision.moved_bytes.total + idle) / 1e6, np.zeros(1)))
+        flushed.append(decision.plans[0].update_rows.ids.tolist())
+        assert decision.sync_figures == FlushedAhead(1)
+    assert flushed == [[1], [2]] if known else flushed[0] == flushed[1]
 
 
 def test_a_link_that_is_never_idle_pushes_nothing_ahead(make_job, make_batches):

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from esd.services.domain.plans import FlushPlan
-from esd.services.domain.sync import Bounded, Full, WriteThrough
+from esd.services.domain.sync import Bounded, Full, OnDemand, WriteThrough
 from esd.services.runtime.tasks import run_in
 from esd.worker.core.cache_book import CacheBook
 from esd.worker.service.inbox import Inbox
@@ -162,3 +163,49 @@ async def test_rows_leave_when_they_are_trained_while_the_workers_sum(plans):
             await mover.sent_twice.wait()
             mover.stored[1].set_result(None)
             await running
+
+
+class BusyTrainer(Trainer):
+    """Trains its first iteration until the test has seen enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.busy = asyncio.Event()
+        self.enough = threading.Event()
+
+    def step(self, plan, rows_trained) -> StepResult:
+        if plan.iteration == 0:
+            self._loop.call_soon_threadsafe(self.busy.set)
+            assert self.enough.wait(60)
+        return replace(super().step(plan, rows_trained), score_bins=np.zeros((len(plan.labels), 1), np.uint16))
+
+
+async def test_early_transfers_move_while_the_iteration_before_trains(plans):
+    """Pushes ahead of time cost nothing only as long as this holds; a row that trains just now cannot move yet."""
+    just_trained, earlier = plans.rows((7, 0, 2)), plans.rows((8, 1, 1))
+
+    async def messages():
+        yield plans.plan(0, pulls=[(7, 0, 0), (8, 1, 0)], train=[(7, 0, 0, ALONE), (8, 1, 0, ALONE)])
+        yield plans.plan(1, update_rows=replace(earlier, early=1), train=[(7, 0, 1, ALONE)])
+        yield plans.plan(2, update_rows=just_trained, train=[(7, 0, 2, ALONE)])
+        yield FlushPlan(1, 3, plans.rows((7, 0, 3)), plans.gradients())
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        mover, trainer = HeldMover(tasks), BusyTrainer()
+        with ThreadPoolExecutor(1) as thread:
+            loop = TrainingLoop(
+                messages(), CacheBook([2], 0, 1, 0), mover,
+                lambda current, rows_trained: run_in(thread, trainer.step, current.plan, rows_trained),
+                SimpleNamespace(uplink=SimpleNamespace(take=lambda: 0.0)), lambda _report: None, None, sync=OnDemand(),
+            )  # fmt: skip
+            running = tasks.create_task(loop.run())
+            try:
+                await trainer.busy.wait()
+                await asyncio.wait_for(mover.sent.wait(), 20)
+                assert trainer.trained == []
+            finally:
+                trainer.enough.set()
+            mover.stored[0].set_result(None)
+            await mover.sent_twice.wait()
+            mover.stored[1].set_result(None)
+            assert (await running).iteration == 3
