@@ -1,4 +1,4 @@
-# make setup | demo | test | recovery | e2e | chaos | lint | protos | docs | figures | figures-check | help
+# make setup | demo | test | gpu | recovery | e2e | chaos | lint | protos | docs | figures | figures-check | help
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,13 +7,14 @@ NATIVE := CMakeLists.txt $(shell find native -type f)
 # Modules are compiled once, also where the environment asks for none to be kept: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test pytest recovery e2e chaos lint protos docs figures figures-check
+.PHONY: help setup demo test pytest gpu recovery e2e chaos lint protos docs figures figures-check
 
 help:
 	@echo "make setup    environment in $(VENV), command at $(VENV)/bin/esd"
 	@echo "make demo     trains a model on real data: random dispatch, the ESD paper's, and joint"
 	@echo "make test     lint, and all tests but those of recovery and e2e"
 	@echo "make pytest   those tests alone"
+	@echo "make gpu      the tests that need a GPU; says what it did not find"
 	@echo "make recovery whole runs in which processes are killed, restarted and fail over"
 	@echo "make e2e      the whole system in containers, on a real engine"
 	@echo "make chaos    kills processes and cuts links of 30 real runs and compares the models; at most 15 minutes"
@@ -53,6 +54,9 @@ test: setup
 pytest: setup
 	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core
 	$(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
+
+gpu: setup
+	$(VENV)/bin/python -m scripts.gpu
 
 recovery: setup
 	scripts/debian-packages redis-server

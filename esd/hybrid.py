@@ -5,7 +5,7 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from esd.dispatcher.core.hybrid import hybrid_dis as decide
-from esd.dispatcher.solvers import get_solver
+from esd.dispatcher.solvers import open_solver
 from esd.services.domain.hybrid import HybridResult
 from esd.services.domain.mechanisms import Criterion
 
@@ -34,10 +34,11 @@ def hybrid_dis(
     Raises:
         InvalidArgument: an argument violates the limits above, or no assignment without a forbidden place was found;
             the message names the value.
+        FailedPrecondition: the solver needs a CUDA device, and no device can be opened.
 
     Example:
         >>> costs = [[1, 5], [2, 9], [4, 4]]  # of 3 samples at 2 workers
         >>> esd.hybrid_dis(costs, capacities=[2, 1]).assignment.tolist()
         [0, 0, 1]
     """
-    return decide(costs, capacities, alpha, criterion, get_solver(solver))
+    return decide(costs, capacities, alpha, criterion, open_solver(solver))

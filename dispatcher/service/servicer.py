@@ -18,7 +18,7 @@ from esd.dispatcher.service.run.current_job import CurrentJob
 from esd.dispatcher.service.run.group_keys import get_group_key, put_group_key
 from esd.dispatcher.service.run.watch import Observers
 from esd.dispatcher.service.state import job_metrics
-from esd.dispatcher.solvers import get_solver
+from esd.dispatcher.solvers import open_solver
 from esd.protos import dispatcher_pb2 as pb
 from esd.protos import dispatcher_pb2_grpc
 from esd.services.domain.errors import InvalidArgument
@@ -61,7 +61,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     async def HybridDis(self, request: pb.HybridDisRequest, context: _Context) -> pb.HybridDisResponse:
         """Solves one cost matrix."""
         problem = decode_problem(request)
-        solver = get_solver(problem.solver)
+        solver = open_solver(problem.solver)
         result = await run_in(
             self._solvers, hybrid_dis, problem.costs, problem.capacities, problem.alpha, problem.criterion, solver
         )

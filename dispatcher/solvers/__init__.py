@@ -28,7 +28,7 @@ __all__ = [
     "Solution",
     "Solver",
     "get_solver",
-    "get_training_solver",
+    "open_solver",
 ]
 
 # From this number of entries on, a matrix on the device is solved there. Copying a smaller matrix to the host and
@@ -75,11 +75,10 @@ def get_solver(name: str) -> Solver:
     return _SOLVERS[name]
 
 
-def get_training_solver(name: str) -> Solver:
-    """Returns the solver that a job names, after a check that it can run on this machine.
+def open_solver(name: str) -> Solver:
+    """Returns the solver that a job or a call names, after a check that it can run on this machine.
 
-    Without a device, a CUDA solver passes single problems to the CPU. A job that names a CUDA solver is refused
-    instead, so that a run never uses another solver than its job names.
+    So no other solver than the named one ever answers, also where the heuristic assigns every sample.
 
     Raises:
         InvalidArgument: the name is not in SOLVERS.

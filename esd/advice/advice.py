@@ -31,6 +31,7 @@ class Advice:
         policies: seconds of a sample by cache policy, at the recommended sizes.
         predicted_seconds: of a sample by the equations, under random dispatch, at the recommended sizes.
         ways: seconds of a sample by way to synchronise, with the recommended policy.
+        device: where workers train.
     """
 
     chosen: RunOptions
@@ -43,11 +44,13 @@ class Advice:
     policies: dict[str, float]
     predicted_seconds: float
     ways: dict[str, float]
+    device: str = "cpu"
 
     @property
     def command(self) -> str:
         """The command that trains as recommended."""
-        return shlex.join(["esd", "train", *_arguments(self.chosen)])
+        device = [] if self.device == "cpu" else ["--device", self.device]
+        return shlex.join(["esd", "train", *_arguments(self.chosen), *device])
 
     def as_json(self) -> dict[str, Any]:
         """Returns everything as JSON values."""

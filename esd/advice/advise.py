@@ -10,6 +10,7 @@ from esd.advice.advice import Advice
 from esd.advice.sizing import Profile, measure, predicted, simulated, size_search
 from esd.advice.steps import StepListener, ignore
 from esd.advice.ways import ways_to_synchronise
+from esd.run.devices import worker_devices
 from esd.run.options import BALANCED, RunOptions
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 from esd.services.domain.sync import Proactive
@@ -38,7 +39,7 @@ def advise(
         memory: of each worker, `2g` or `512m`; None: half of the free memory of this machine.
         samples: the first samples of the data, which are profiled.
         batch_limits: where no batch is given, the least and the most samples per worker and iteration.
-        device: where workers train: `cpu`, `cuda` or `cuda:N`.
+        device: where workers train: `cpu`, `auto`, `cuda` or `cuda:N`.
         threads: of a worker's CPU kernels.
         listener: gets a line before each step.
 
@@ -86,6 +87,7 @@ def advise(
         policies={policy: trial.seconds for policy, trial in policies.items()},
         predicted_seconds=predicted(chosen, profile, footprint, best.batch, best.cache_rows),
         ways={way: trial.seconds for way, trial in ways.items()},
+        device=device,
     )
 
 
@@ -102,7 +104,8 @@ def _check(chosen: RunOptions, device: str) -> None:
     if chosen.row_ttl:
         raise InvalidArgument("esd plan has no --row-ttl: it counts what all rows of the data need")
     if not re.fullmatch(DEVICE, device):
-        raise InvalidArgument(f"--device is {device!r}, it must be cpu, cuda or cuda:N")
+        raise InvalidArgument(f"--device is {device!r}, it must be cpu, auto, cuda or cuda:N")
+    worker_devices(device, 1)
     chosen.bandwidths()  # looks at the links
 
 

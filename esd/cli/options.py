@@ -261,6 +261,16 @@ Shadows = Annotated[
         rich_help_panel=DISPATCH,
     ),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        help="Where workers train: cpu, cuda (all GPUs of this machine in turn), cuda:N, auto (cuda where there are "
+        "GPUs, else cpu), or one for each worker: cuda:0,cuda:1.",
+        show_default="ESD_WORKER_DEVICE, or cpu",
+        rich_help_panel=CLUSTER,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.", rich_help_panel=OUTPUT)]
 Out = Annotated[
     Path | None,

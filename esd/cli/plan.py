@@ -26,7 +26,7 @@ ProfiledSamples = Annotated[int, typer.Option("--samples", min=1000, help="First
 BatchLimits = Annotated[
     str, typer.Option(help="Without --batch: least and most samples per worker and iteration to choose from.")
 ]
-DeviceOption = Annotated[str, typer.Option("--device", help="Where workers train: cpu, cuda or cuda:N.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="Where workers train: cpu, auto, cuda or cuda:N.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads of a worker's CPU kernels.")]
 Plot = Annotated[Path | None, typer.Option(help="Also draw the simulated curve to this file (needs matplotlib).")]
 

@@ -18,6 +18,7 @@ from rich.markup import escape
 from esd.cluster.replica import interface_of, local_address, replica_link, replica_number
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.ps_server.service.settings import ParameterServerSettings
+from esd.run.devices import AUTO, CUDA, worker_devices
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.settings import CONFIG_VARIABLE, Explanation, ServerSettings, explain, split_address
 from esd.worker.service.settings import WorkerSettings
@@ -93,7 +94,8 @@ def _place_of_worker(links: str | None, flags: Mapping[str, Any]) -> dict[str, s
     """Returns the variables of a worker's environment for its place in the network, and in `links` if there are any.
 
     Raises:
-        InvalidArgument: `links` and the flags say the same thing twice, or `links` does not name this replica.
+        InvalidArgument: `links` and the flags say the same thing twice, `links` does not name this replica, or the
+            GPU that is asked for is not here.
     """
     said_twice = [WorkerSettings.flag(field) for field in _SET_BY_LINKS if field in flags]
     if links is not None and said_twice:
@@ -108,8 +110,12 @@ def _place_of_worker(links: str | None, flags: Mapping[str, Any]) -> dict[str, s
     interface = interface_of(address)
     place = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
     if links is not None:
+        number = replica_number(address)
+        device = WorkerSettings.variable("device")
+        if os.environ.get(device) in (AUTO, CUDA):
+            place[device] = worker_devices(os.environ[device], number, device)[-1]  # the replicas' GPUs in turn
         place |= {
-            WorkerSettings.variable("name"): f"worker-{replica_number(address)}",
+            WorkerSettings.variable("name"): f"worker-{number}",
             WorkerSettings.variable("link"): repr(replica_link(links, address)),
             WorkerSettings.variable("advertise_host"): address,
         }

@@ -33,6 +33,7 @@ _OF_THE_SERVICES = (
     "checkpoint_dir",
     "decision_log",
     "shadows",
+    "device",
 )
 
 
@@ -45,6 +46,7 @@ def command(
     checkpoint_dir: CheckpointDir = None,
     decision_log: opt.DecisionLog = None,
     shadows: opt.Shadows = None,
+    device: opt.Device = None,
     dispatcher: opt.Dispatcher = None,
     parameter_servers: opt.ParameterServers = None,
     table: Table = None,
@@ -81,6 +83,7 @@ def command(
                 checkpoint_dir=checkpoint_dir,
                 decision_log=decision_log,
                 shadows=None if shadows is None else split_mechanisms(shadows),
+                device=device,
                 continue_from=continue_from,
             )
             return run_until_stopped(work).result()

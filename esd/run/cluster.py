@@ -52,6 +52,7 @@ class LocalCluster:
         checkpoint_dir: where parameter servers with the memory store keep checkpoints.
         decision_log: file of the dispatcher's decision log.
         shadows: mechanisms whose cost is computed for comparison, none if empty; None: the dispatcher's default.
+        device: of the workers, as `--device` has it (`cuda`, `cuda:0,cuda:1`); None: ESD_WORKER_DEVICE, or `cpu`.
         reach_dispatcher: where a worker of this name reaches the dispatcher of this address.
         job: whose model is tried before any service is started.
         listener: gets `TakesLong` if this trial takes long.
@@ -75,6 +76,7 @@ class LocalCluster:
         checkpoint_dir: Path | None = None,
         decision_log: Path | None = None,
         shadows: Sequence[str] | None = None,
+        device: str | None = None,
         reach_dispatcher: Callable[[str, str], Awaitable[str]] = _directly,
         job: JobSpec | None = None,
         listener: Listener = ignore,
@@ -92,6 +94,7 @@ class LocalCluster:
             checkpoint_dir=checkpoint_dir,
             decision_log=decision_log,
             shadows=shadows,
+            device=device,
             rejoin_seconds=rejoin_seconds,
         )
         self._reach_dispatcher = reach_dispatcher
@@ -171,6 +174,7 @@ class LocalCluster:
         await self._start_one(self._dispatchers, "dispatcher", spawn, "ESD_DISPATCHER_", settings)
 
     async def _start_workers(self, spawn: Spawn) -> None:
+        devices = self._settings.devices()
         for slot, (link, rows) in enumerate(zip(self._worker_links, self._cache_rows, strict=True)):
             name = f"worker-{slot}"
             settings = self._settings.worker(
@@ -178,6 +182,7 @@ class LocalCluster:
                 dispatcher=await self._reach_dispatcher(name, self.dispatcher.address),
                 link=link,
                 cache_rows=rows,
+                device=devices[slot],
             )
             await self._start_one(self.workers, name, spawn, "ESD_WORKER_", settings)
 

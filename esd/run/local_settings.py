@@ -14,6 +14,7 @@ from typing import Any
 
 from esd.dispatcher.service.settings import DispatcherSettings, check_mechanisms
 from esd.ps_server.service.settings import ParameterServerSettings
+from esd.run.devices import worker_devices
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.documents import suggestion
 from esd.services.runtime.environment import OWN_NAMES
@@ -70,6 +71,7 @@ class LocalSettings:
         checkpoint_dir: where parameter servers with the memory store keep checkpoints.
         decision_log: file of the dispatcher's decision log.
         shadows: mechanisms whose cost is computed for comparison; None: ESD_DISPATCHER_SHADOW_MECHANISMS.
+        device: of the workers, as `worker_devices` reads it; None: ESD_WORKER_DEVICE, or `cpu`.
         rejoin_seconds: how long the others wait for a worker that has died; None: ESD_DISPATCHER_REJOIN_SECONDS, or 60.
     """
 
@@ -79,6 +81,7 @@ class LocalSettings:
     checkpoint_dir: Path | None = None
     decision_log: Path | None = None
     shadows: Sequence[str] | None = None
+    device: str | None = None
     rejoin_seconds: float | None = None
 
     def check(self) -> None:
@@ -86,7 +89,7 @@ class LocalSettings:
 
         Raises:
             SettingsError: a setting is wrong, unknown, or one that a local run does not take; all are listed.
-            InvalidArgument: a shadow is no mechanism.
+            InvalidArgument: a shadow is no mechanism, or a device is not here.
         """
         if self.shadows is not None:
             try:
@@ -104,7 +107,8 @@ class LocalSettings:
                 + "".join(f"\n  {line}" for line in not_taken)
                 + "\nunset them, or start the services by `esd serve` and train with --dispatcher"
             )
-        place = {"name": "worker-0", "dispatcher": "127.0.0.1:1", "link": 1e9, "cache_rows": 1}
+        device = self.devices()[0]
+        place = {"name": "worker-0", "dispatcher": "127.0.0.1:1", "link": 1e9, "cache_rows": 1, "device": device}
         mistakes = [
             *_mistakes(ParameterServerSettings, self._server(), self.shards),
             *_mistakes(DispatcherSettings, self._of_dispatcher(), 1),
@@ -112,6 +116,13 @@ class LocalSettings:
         ]
         if mistakes:
             raise SettingsError("\n".join(mistakes))
+
+    def devices(self) -> tuple[str, ...]:
+        """Returns the device of every worker. Raises InvalidArgument if one is not here."""
+        if self.device is not None:
+            return worker_devices(self.device, self.workers)
+        place, given = given_settings(WorkerSettings).get("device", ("ESD_WORKER_DEVICE", "cpu"))
+        return worker_devices(str(given), self.workers, place)
 
     def server(self, shard: int) -> dict[str, str]:
         """Returns the variables of a parameter server."""
@@ -122,7 +133,7 @@ class LocalSettings:
         return _variables(DispatcherSettings, self._of_dispatcher())
 
     def worker(self, **place: object) -> dict[str, str]:
-        """Returns the variables of a worker, of which `place` gives name, dispatcher, link and rows of the cache."""
+        """Returns the variables of a worker; `place` gives its name, dispatcher, link, rows of the cache and device."""
         return _variables(WorkerSettings, place)
 
     def _server(self) -> dict[str, Any]:

@@ -76,6 +76,7 @@ async def train(
     checkpoint_dir: Path | None = None,
     decision_log: Path | None = None,
     shadows: Sequence[str] | None = None,
+    device: str | None = None,
     continue_from: str | None = None,
 ) -> TrainedRun:
     """Trains once on a cluster of local processes, which ends with the run.
@@ -98,6 +99,8 @@ async def train(
         decision_log: file that takes everything that plans depend on besides the samples.
         shadows: mechanisms whose cost on the same stream is computed for comparison, none if empty; None:
             ESD_DISPATCHER_SHADOW_MECHANISMS.
+        device: of the workers: `cpu`, `cuda` (all GPUs in turn), `cuda:N`, `auto`, or a list with one for each worker;
+            None: ESD_WORKER_DEVICE, or `cpu`.
         continue_from: table of an earlier run, whose model is trained on; in place of `table`.
 
     Raises:
@@ -112,7 +115,7 @@ async def train(
     def prepare_local() -> tuple[PreparedRun, list[int]]:
         require_torch("training on this machine")
         check_store(store, checkpoint_dir)
-        LocalSettings(options.workers, store, shards, checkpoint_dir, decision_log, shadows).check()
+        LocalSettings(options.workers, store, shards, checkpoint_dir, decision_log, shadows, device).check()
         if decision_log is not None and not decision_log.absolute().parent.is_dir():
             raise InvalidArgument(f"--decision-log {decision_log}: there is no directory {decision_log.parent}")
         prepared = prepare(options, table=name)
@@ -133,6 +136,7 @@ async def train(
             checkpoint_dir=checkpoint_dir,
             decision_log=decision_log,
             shadows=shadows,
+            device=device,
             job=prepared.job,
             listener=listener,
         ) as cluster:

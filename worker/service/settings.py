@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from esd.services.runtime.gpus import check_gpus
 from esd.services.runtime.quantities import Link
 from esd.services.runtime.roles import Role
 from esd.services.runtime.settings import Address, ServerSettings
 
-DEVICE = r"cpu|cuda(:\d+)?"  # what a name of where training runs looks like
+DEVICE = r"cpu|auto|cuda(:\d+)?"  # what a name of where training runs looks like
 
 
 class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
@@ -33,7 +34,11 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
         lt=2**31,
         description="the most samples per iteration that it takes, as its memory allows; 0: any",
     )
-    device: str = Field("cpu", pattern=f"^({DEVICE})$", description="where training runs: cpu, cuda or cuda:N")
+    device: str = Field(
+        "cpu",
+        pattern=f"^({DEVICE})$",
+        description="where training runs: cpu, cuda, cuda:N, or auto: a GPU where there is one",
+    )
     threads: int = Field(1, ge=1, description="threads of torch's CPU kernels")
     code: str = Field("", description="folder where models of one's own are looked for before all else; empty: none")
     advertise_host: str = Field("", description="host at which others reach this worker; empty: that of listen")
@@ -52,3 +57,10 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
         gt=0,
         description="seconds to wait for room when a parameter server's disk is full or read-only, or its Redis full",
     )
+
+    @field_validator("device")
+    @classmethod
+    def _is_here(cls, device: str) -> str:
+        """Refuses a GPU that is not here before torch is imported, which takes seconds."""
+        check_gpus(device)
+        return device

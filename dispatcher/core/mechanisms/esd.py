@@ -12,7 +12,7 @@ from esd.dispatcher.core.decision_time import AffordableSteps, DecisionTime
 from esd.dispatcher.core.hybrid import hybrid_dis
 from esd.dispatcher.core.mechanisms.draws import content_order
 from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from esd.dispatcher.solvers import Solution, Solver, get_training_solver
+from esd.dispatcher.solvers import Solution, Solver, open_solver
 from esd.dispatcher.solvers.protocol import AnyCosts, Prices
 from esd.services.domain.jobs import JobSpec, scale_workloads
 from esd.services.domain.mechanisms import EsdOptions
@@ -48,7 +48,7 @@ class Esd:
         self._share = AffordableShare(options.alpha) if options.auto_alpha else None
         self._criterion = options.criterion
         self._priced = priced
-        self._solver = _WarmStart(get_training_solver(options.solver))
+        self._solver = _WarmStart(open_solver(options.solver))
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Builds the cost matrix (Alg. 1) and runs HybridDis (Alg. 2) on it, with samples ordered by their content."""

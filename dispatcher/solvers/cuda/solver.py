@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from esd.dispatcher.solvers.exact import solve_exactly
 from esd.dispatcher.solvers.native import NativeSolver
 from esd.dispatcher.solvers.protocol import AnyCosts, Prices, Solution
 from esd.native import solver as native
-from esd.services.domain.errors import Internal, InvalidArgument, Unavailable
+from esd.services.domain.errors import Internal, InvalidArgument
 from esd.services.domain.hybrid import Costs
 
 _log = logging.getLogger(__name__)
@@ -28,12 +27,11 @@ class CudaSolver:
 
     `hungarian-cuda` is the Hungarian algorithm of the paper (Chinese edition §3.4) without its k x k matrix.
     `dual-cuda` is dual steepest ascent, which switches to the Hungarian algorithm when it would need too many steps.
-    Without a device the CPU solves, after one line in the log.
+    No other solver answers in their place: without a device, `solve` raises Unavailable.
     """
 
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm = algorithm
-        self._fallback = NativeSolver("auto")
 
     @property
     def name(self) -> str:
@@ -42,9 +40,6 @@ class CudaSolver:
 
     def solve(self, costs: AnyCosts, capacities: NDArray[np.int32], prices: Prices | None = None) -> Solution:
         """See Solver.solve. The Hungarian algorithm ignores `prices`."""
-        device = _device()
-        if device is None and isinstance(costs, np.ndarray):
-            return self._fallback.solve(costs, capacities, prices)
         open_on = open_device()
         if isinstance(costs, np.ndarray) or not np.issubdtype(open_on.view(costs).dtype, np.floating):
             given: AnyCosts = costs
@@ -71,9 +66,8 @@ class CudaSolver:
         start = None if prices is None else np.asarray(prices, np.float64)
         answer, milliseconds = device.solve(costs, capacities, start, self._algorithm)
         if answer.bad_entry is not None:
-            return self._fallback.solve(
-                to_host(costs), capacities
-            ), milliseconds  # raises the error that names the cost
+            NativeSolver("auto").solve(to_host(costs), capacities)  # raises the error that names the cost
+            raise Internal(f"{self.name} refuses entry {answer.bad_entry} of costs that the CPU takes")
         solution = answer.solution()
         if solution.gap != 0:
             raise Internal(f"{self.name} left a gap of {solution.gap} between its assignment and its dual bound")
@@ -104,13 +98,3 @@ def to_host(costs: AnyCosts) -> Costs:
     if isinstance(costs, np.ndarray):
         return costs
     return open_device().download(costs)
-
-
-@cache
-def _device() -> CudaDevice | None:
-    """Returns the device, or None after one line in the log."""
-    try:
-        return open_device()
-    except Unavailable as reason:
-        _log.warning("CUDA solvers are not available, the CPU solves instead: %s", reason)
-        return None

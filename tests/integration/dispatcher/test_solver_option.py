@@ -39,7 +39,7 @@ async def test_a_trained_job_costs_the_same_under_every_solver_and_replays(
     assert costs["dual"] == costs["paths"] > 0
 
 
-async def test_a_job_whose_solver_has_no_device_is_not_opened(
+async def test_a_job_or_a_call_whose_solver_has_no_device_is_refused(
     dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
@@ -51,3 +51,6 @@ async def test_a_job_whose_solver_has_no_device_is_not_opened(
             job_with(mechanism="esd", mechanism_options=EsdOptions(solver="hungarian-cuda"))
         )
     assert await dispatcher.client.describe() is None
+    for alpha in (0.0, 1.0):
+        with pytest.raises(FailedPrecondition, match="solver dual-cuda needs a CUDA device"):
+            await dispatcher.client.hybrid_dis([[1, 5], [2, 9]], [1, 1], alpha=alpha, solver="dual-cuda")

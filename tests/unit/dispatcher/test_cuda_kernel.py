@@ -25,6 +25,7 @@ COMPILED = (
         ("sm_86", np.float32, 64, "dual", True),
         ("sm_89", np.int32, 8, "hungarian", True),
         ("sm_90", np.float64, 8, "dual", True),
+        ("sm_100", np.int32, 64, "hungarian", False),
     ],
 )
 def test_compiles_for(arch, dtype, workers, algorithm, grid):

@@ -1,17 +1,16 @@
-"""The CUDA solvers without a device: one log line, and the CPU's answer."""
+"""The CUDA solvers without a device: they are refused, and no other solver answers for them."""
 
 from __future__ import annotations
-
-import logging
 
 import numpy as np
 import pytest
 
+import esd
+from esd.dispatcher import solvers
 from esd.dispatcher.solvers import DEVICE_ENTRIES, get_solver
 from esd.dispatcher.solvers.cuda import solver as cuda_solver
 from esd.dispatcher.solvers.cuda.solver import check
-from esd.dispatcher.solvers.native import NativeSolver
-from esd.services.domain.errors import InvalidArgument, Unavailable
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 
 CAPACITIES = np.array([2, 2], np.int32)
 
@@ -24,30 +23,18 @@ def no_device(monkeypatch):
         raise Unavailable("no CUDA device: no driver")
 
     monkeypatch.setattr(cuda_solver, "open_device", fail)
-    cuda_solver._device.cache_clear()
-    yield
-    cuda_solver._device.cache_clear()
-
-
-@pytest.mark.usefixtures("no_device")
-def test_no_device_is_one_log_line_and_the_cpu(caplog):
-    costs = np.array([[1, 5], [1, 5], [1, 5], [2, 3]], np.int32)
-    with caplog.at_level(logging.INFO):
-        found = [get_solver(name).solve(costs, CAPACITIES) for name in ("dual-cuda", "hungarian-cuda", "dual-cuda")]
-    assert [record.getMessage() for record in caplog.records if record.name.startswith("esd.dispatcher.")] == [
-        "CUDA solvers are not available, the CPU solves instead: no CUDA device: no driver"
-    ]
-    for solution in found:
-        assert solution.solver == "dual"
-        assert solution.cost == 10
-        np.testing.assert_array_equal(solution.assignment, NativeSolver("dual").solve(costs, CAPACITIES).assignment)
+    monkeypatch.setattr(solvers, "open_device", fail)
 
 
 @pytest.mark.usefixtures("no_device")
 @pytest.mark.parametrize("name", ["dual-cuda", "hungarian-cuda"])
-def test_bad_input_is_refused_without_a_device_too(name):
-    with pytest.raises(InvalidArgument, match=r"costs\[0, 0\] is nan"):
-        get_solver(name).solve(np.full((4, 2), np.nan), CAPACITIES)
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_a_solver_without_its_device_is_refused_by_name(name, alpha):
+    needed = f"solver {name} needs a CUDA device .*auto, dual and paths need none.*: no CUDA device: no driver"
+    with pytest.raises(FailedPrecondition, match=needed):
+        esd.hybrid_dis([[1, 5], [1, 5], [1, 5], [2, 3]], CAPACITIES, alpha=alpha, solver=name)
+    with pytest.raises(Unavailable, match="no driver"):
+        get_solver(name).solve(np.ones((4, 2), np.int32), CAPACITIES)
 
 
 class OnDevice:

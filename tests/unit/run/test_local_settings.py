@@ -10,6 +10,7 @@ import pytest
 
 from esd.run.local_settings import NOT_TAKEN, LocalSettings, unknown_variables, without_settings
 from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime import gpus
 from esd.services.runtime.settings import SettingsError
 
 
@@ -25,6 +26,7 @@ def test_variables_and_file_reach_the_service_that_they_name(tmp_path: Path, mon
     monkeypatch.setenv("ESD_CONFIG", str(config))
     monkeypatch.setenv("ESD_PS_MAX_DENSE_BYTES", "2000000000")
     monkeypatch.setenv("esd_worker_device", "cuda")
+    monkeypatch.setattr(gpus, "usable_gpus", lambda: (2, ""))
     settings = LocalSettings(workers=2, shards=2)
     settings.check()
 
