@@ -86,7 +86,7 @@ def memory_of(process: int) -> int:
 
 @dataclass
 class Course:
-    """What a run shows while its table grows.
+    """The figures of a run while its table grows.
 
     Attributes:
         samples: memory of each service in bytes, by sample.
@@ -132,7 +132,7 @@ class Course:
 
 
 def measure(store: str, millions: float, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Grows a table to its size and kills its parameter server; returns what the module's description lists."""
+    """Grows a table to its size and kills its parameter server; returns the figures of the module's docstring."""
     grows_for = max(2, round(millions * 1e6 / (BATCH * FIELDS) / arguments.every)) * arguments.every
     options = RunOptions(
         workers=2,

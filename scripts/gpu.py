@@ -1,4 +1,4 @@
-"""Runs every test that needs a GPU, after a list of what this machine has for them: `make gpu`.
+"""Runs every test that needs a GPU, after a list of the devices and tools of this machine: `make gpu`.
 
 Tests without their device are skipped, so a green run says nothing by itself. This command fails if something is
 missing, and names it.

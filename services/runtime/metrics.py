@@ -1,31 +1,20 @@
-"""Every metric of the system. Services import the objects; nothing else imports prometheus_client.
+"""Every metric of the system. Services import the objects, and never prometheus_client.
 
 Rules, held by a test: the prefix is `esd_` (`grpc_server_` for the metrics of every service), units are base units,
 counters end in `_total`, labels are few and bounded: names of tables, operations, phases, mechanisms, solvers, methods
 and codes, features and labels of a job (at most 64 labels), and worker slots (at most 64). A HELP text explains the
 number and advises what to do about a bad one. A service shows only the metrics that it feeds, so that no dispatcher
-reports an empty store.
+reports an empty store (metrics_page.py).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from esd.services.domain.sync.bounded import MOST_UPDATES
-from esd.services.runtime.http import Resource
-from esd.services.runtime.settings import ServerSettings
 
 REGISTRY = CollectorRegistry()  # of all metrics
 FigureGauges = Mapping[str, Gauge]  # by the names of the fields of `Quality`; each has the job's label as its label
@@ -41,7 +30,7 @@ class CountedHistogram(Histogram):
         self._sum.inc(total)
 
 
-_PROCESS = ProcessCollector(registry=REGISTRY)  # memory, CPU time and open files of this process
+PROCESS = ProcessCollector(registry=REGISTRY)  # memory, CPU time and open files of this process
 
 # From a hash lookup to a stalled link.
 _SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -65,6 +54,19 @@ RPC_SECONDS = Histogram(
     buckets=_SECONDS,
     registry=REGISTRY,
 )
+
+
+def rpc_handled(method: str, code: str, seconds: float) -> None:
+    """Counts one ended call: full method name, status code name, time in its handler."""
+    handled, duration = _of_rpc(method, code)
+    handled.inc()
+    duration.observe(seconds)
+
+
+@cache  # bounded: served methods times status codes
+def _of_rpc(method: str, code: str) -> tuple[Counter, Histogram]:
+    return RPCS_HANDLED.labels(method, code), RPC_SECONDS.labels(method)
+
 
 # --- dispatch --------------------------------------------------------------------------------------------------
 
@@ -470,51 +472,3 @@ STORE_SECONDS = Histogram(
     buckets=_SECONDS,
     registry=REGISTRY,
 )
-
-# --- who shows what --------------------------------------------------------------------------------------------
-
-EVERY_SERVICE = (_PROCESS, RPCS_HANDLED, RPC_SECONDS)
-BY_SERVICE = {
-    "dispatcher": (
-        TRANSFERS, TRANSFER_BYTES, DIRECT_ROWS, DIRECT_BYTES, TRANSFER_COST, SHADOW_TRANSFER_COST, CACHE_LOOKUPS,
-        DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES, FLUSHED_AHEAD,
-        SOLVER_SECONDS, SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, EXPIRED_ROWS, ROW_LIMIT, DISPATCH_WINDOW, STANDSTILL,
-        QUEUED_SAMPLES, LOGGED_SAMPLES, JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE,
-        ITERATIONS, ITERATION_SECONDS, WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(),
-        HELD_OUT_ITERATION,
-    ),
-    "worker": (DENSE_BYTES,),
-    "ps": (
-        TABLE_ROWS, PENDING_GRADIENTS, PENDING_GRADIENT_BYTES, WAITING_PULLS, EXCHANGE_FRAMES, EXCHANGE_BYTES,
-        EXCHANGE_SECONDS, SUM_BYTES, SUM_HELD_BYTES, STORE_UP, STORE_CALLS, STORE_SECONDS,
-    ),
-}  # fmt: skip
-
-
-def rpc_handled(method: str, code: str, seconds: float) -> None:
-    """Counts one ended call: full method name, status code name, time in its handler."""
-    handled, duration = _of_rpc(method, code)
-    handled.inc()
-    duration.observe(seconds)
-
-
-@cache  # bounded: served methods times status codes
-def _of_rpc(method: str, code: str) -> tuple[Counter, Histogram]:
-    return RPCS_HANDLED.labels(method, code), RPC_SECONDS.labels(method)
-
-
-def page(settings: ServerSettings) -> Resource:
-    """Returns the metrics page of one service, in the text format of Prometheus.
-
-    A thread writes it: metrics with many labels are computed on request, and take milliseconds each.
-    """
-    shown = _shown(settings)
-    return Resource(CONTENT_TYPE_LATEST, lambda: asyncio.to_thread(generate_latest, shown))
-
-
-def _shown(settings: ServerSettings) -> CollectorRegistry:
-    """Returns the metrics of one service."""
-    registry = CollectorRegistry()
-    for collector in (*EVERY_SERVICE, *BY_SERVICE.get(settings.section(), ())):
-        registry.register(collector)
-    return registry

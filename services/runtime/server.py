@@ -14,13 +14,13 @@ from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
 from esd.services.domain.errors import FailedPrecondition
-from esd.services.runtime import metrics
 from esd.services.runtime.call_limits import CallLimits
 from esd.services.runtime.channel import KEEPALIVE_OPTIONS, KEEPALIVE_SECONDS
 from esd.services.runtime.guard import Guard
 from esd.services.runtime.health import Health
 from esd.services.runtime.http import serve_http
 from esd.services.runtime.interceptors import CallInterceptor
+from esd.services.runtime.metrics_page import metrics_page
 from esd.services.runtime.roles import RolesByName
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.settings import ServerSettings, SettingsError, split_address
@@ -80,7 +80,7 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
     reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], grpc_server)
 
     address = _listen(grpc_server, settings, credentials)
-    pages = {"/metrics": metrics.page(settings)}
+    pages = {"/metrics": metrics_page(settings)}
     variable = settings.variable("metrics_port")
     async with serve_http("metrics", settings.listen, settings.metrics_port, variable, pages) as metrics_address:
         server = Server(address, metrics_address, server_health)

@@ -142,7 +142,7 @@ class TableDataset(_Table):
         cleaned.check_some(str(self._files[0]))
 
     def _joined(self, cleaned: _Cleaned) -> Iterator[list[tuple[str, Piece]]]:
-        """Yields the pieces of all files with their files, those of small files with the same columns together."""
+        """Yields the pieces of all files with their files; small files with the same columns come together."""
         some: list[tuple[str, Piece]] = []
         rows = 0
         for file in self._files:

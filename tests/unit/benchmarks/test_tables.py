@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.tables` makes of the states that it sees."""
+"""The figures that `python -m benchmarks.tables` makes of the states that it sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many small files are looked at once, and their samples come in whole batches, as those of one file do."""
+"""Many small files are looked at once, and their samples come in whole batches, as from one file."""
 
 from __future__ import annotations
 
