@@ -147,9 +147,7 @@ def train_reference(
     limit = job.max_rows if job.at_max_rows is RowLimitPolicy.FORGET else None
     of_tables = parts_of_tables(ids, len(job.tables))
     ttls = job.row_ttls or (0,) * len(job.tables)
-    tables = [
-        Rows(*each, limit, ttl) for *each, ttl in zip(job.tables, (ids[at] for at in of_tables), ttls, strict=True)
-    ]
+    tables = [Rows(spec, ids[part], limit, ttl) for spec, part, ttl in zip(job.tables, of_tables, ttls, strict=True)]
     model = build_model(job)
     train_dense = _dense_optimizer(job.model, model)
     scores = []

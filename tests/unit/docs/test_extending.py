@@ -102,7 +102,7 @@ JointResult joint_search(const PreparedBatch&, const RowSizes&, const ReuseStati
 
 int main() {
   using namespace esd;
-  Engine engine({{9}, "lru", {}, 0, {}, {}}, WayOf<Periodic>({2}));
+  Engine engine({{9}, "lru", {}, 0, {}, {}, {}}, WayOf<Periodic>({2}));
   for (std::uint64_t id = 1; id <= 5; ++id) {
     engine.prepare(SampleIds{&id, 1, 1, nullptr});
     const std::int32_t worker = 0;
