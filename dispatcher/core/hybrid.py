@@ -103,6 +103,8 @@ def _cost(costs: Costs, assignment: NDArray[np.int32]) -> int | float:
     chosen = costs[np.arange(len(costs)), assignment]
     if costs.dtype.kind == "f" and np.isposinf(chosen).any():
         row = int(np.argmax(np.isposinf(chosen)))
+        if np.isposinf(costs[row]).all():
+            raise InvalidArgument(f"sample {row} may go to no worker: each of its costs is inf (forbidden)")
         raise InvalidArgument(
             f"sample {row} can only go to worker {assignment[row]}, whose cost for it is inf (forbidden): give workers "
             "that may take it more capacity, or alpha = 1, which finds every assignment that is allowed"

@@ -133,6 +133,8 @@ def as_capacities(values: ArrayLike, samples: int, workers: int) -> NDArray[np.i
 
 
 def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InvalidArgument(f"{name} are masked in places: fill these with values (a cost of inf is forbidden)")
     try:
         return np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:  # rows of unequal lengths; a tensor that numpy cannot read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,13 @@ _WRITTEN = (kinds.is_boolean, kinds.is_temporal, kinds.is_decimal, kinds.is_bina
 _BINARY = "the label 0 or 1 (positive-from or label-range in the schema is for other numbers, positive for texts)"
 _WHOLE = "a whole number (pandas makes whole numbers floats where some are absent)"
 _TRUTHS = {"True": "true", "False": "false"}  # as hash_texts has them
+_DATA = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?|")
 _EXACT = 2.0**53  # up to here a float tells whole numbers apart
+
+
+def looks_like_data(name: str) -> bool:
+    """Tells whether the name of a column is a number or empty, so that a file's first line may be no header."""
+    return _DATA.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,10 @@ def check_types(
         index = found.get_all_field_indices(name)
         if len(index) != 1:
             times = "no" if not index else "more than one"
-            raise InvalidArgument(f"{source} has {times} column {name!r}; its columns are {', '.join(found.names)}")
+            doubt = ": has it no header?" if texts and any(map(looks_like_data, found.names)) else ""
+            raise InvalidArgument(
+                f"{source} has {times} column {name!r}; its columns are {', '.join(found.names)}{doubt}"
+            )
         kind = found.field(index[0]).type
         expected = "" if name in texts else _expected_type(schema, name, kind)
         if expected:

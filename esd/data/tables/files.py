@@ -41,6 +41,9 @@ _QUOTED = re.compile('"[^"]*"')  # a quote in a quoted value is doubled
 _GZIP = b"\x1f\x8b"
 _NO_TEXTS = {_GZIP: "compressed with gzip", b"PK\x03\x04": "a zip file or a workbook of a spreadsheet",
              b"BZh": "compressed with bzip2", b"\x28\xb5\x2f\xfd": "compressed with zstd"}  # fmt: skip
+# By their marks; that of UTF-32 begins as that of UTF-16 does.
+_ENCODINGS = {codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
+              codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}  # fmt: skip
 ENDINGS = (".parquet", ".arrow", ".feather", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
@@ -256,7 +259,7 @@ def _of_text(file: Path, columns: Sequence[str], ragged: Ragged) -> Iterator[Pie
 
 
 def _wrong_texts(batch: pa.RecordBatch, stream: TextStream, separator: str, columns: int) -> dict[int, str]:
-    """Returns a message for each row of a batch with a text that is not UTF-8, or that has swallowed other rows."""
+    """Returns a message for each row of a batch with a text that is damaged, or has swallowed other rows."""
     wrong: dict[int, str] = {}
     for name in batch.schema.names:
         texts = batch.column(name)
@@ -264,6 +267,10 @@ def _wrong_texts(batch: pa.RecordBatch, stream: TextStream, separator: str, colu
             for row in np.flatnonzero(pc.match_substring(texts, SUBSTITUTE).to_numpy(zero_copy_only=False)):
                 shown = texts[int(row)].as_py().replace(SUBSTITUTE, "\ufffd")[:_SHOWN]
                 wrong.setdefault(int(row), f"column {name!r}: expected a text in UTF-8, found {shown!r}")
+        if stream.has_zeros:
+            for row in np.flatnonzero(pc.match_substring(texts, "\0").to_numpy(zero_copy_only=False)):
+                shown = texts[int(row)].as_py()[:_SHOWN]
+                wrong.setdefault(int(row), f"column {name!r}: expected a text without zero bytes, found {shown!r}")
         if stream.quoted:
             for row in np.flatnonzero(pc.match_substring(texts, "\n").to_numpy(zero_copy_only=False)):
                 text = texts[int(row)].as_py()
@@ -351,8 +358,9 @@ def delimiter(file: Path) -> str:
         _expect_gzip(file)
     with pa.input_stream(str(file), compression=_compression(file)) as source:
         content = source.read(_HEADER_BYTES)
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InvalidArgument(f"data file {file} is written in UTF-16: convert it to UTF-8, which is read")
+    for mark, encoding in _ENCODINGS.items():
+        if content.startswith(mark):
+            raise InvalidArgument(f"data file {file} is written in {encoding}: convert it to UTF-8, which is read")
     for beginning, kind in _NO_TEXTS.items():
         if content.startswith(beginning):
             raise InvalidArgument(f"data file {file} is {kind}, not a file of texts as its ending says")

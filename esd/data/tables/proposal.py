@@ -16,7 +16,7 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from esd.data.paths import find_files, folder_values
-from esd.data.tables.columns import hashed, is_category, is_number
+from esd.data.tables.columns import hashed, is_category, is_number, looks_like_data
 from esd.data.tables.files import ENDINGS, Piece, delimiter, is_text, outline, pieces, recognised
 from esd.data.tables.lists import is_list, lists_of
 from esd.data.tables.numbers import COMMA, POINT, have_comma, numbers_of
@@ -30,7 +30,6 @@ _FOR_EDITORS = (
     "#:schema esd-data.json",
     "# the line above lets editors complete this file: esd schema data > esd-data.json",
 )
-_VALUE = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?|")  # that no column is named
 _LOOKS = (  # of all texts of a column, with a mark in one of them
     (
         r"^\s*[-+]?[$€£]?\s*[0-9]+(,[0-9]{3})*(\.[0-9]+)?\s*[%$€£]?\s*$",
@@ -285,7 +284,7 @@ def _unit(column: pa.Array) -> str | None:
 
 def _notes(file: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Returns doubts about the names of the columns."""
-    values = [name for name in names if _VALUE.fullmatch(name)]
+    values = [name for name in names if looks_like_data(name)]
     if not is_text(file) or not values or list(names) == [str(at) for at in range(len(names))]:
         return ()
     note = f"the first line of {file} looks like data, such as {values[0]!r}: has the file no header?"

@@ -23,6 +23,7 @@ class TextStream:
     Attributes:
         lines: how many lines have ended so far.
         substituted: whether a byte was not UTF-8.
+        has_zeros: whether a byte was zero, as the end of a file is that was not written before a machine failed.
         reported: how many ends of lines stand in values that were reported as rows between two quotes.
     """
 
@@ -33,7 +34,7 @@ class TextStream:
         self._line_bytes = 0  # of the line that has not ended
         self._odd = self._quoted = self._ended = False
         self.lines = 0
-        self.substituted = False
+        self.substituted = self.has_zeros = False
         self.reported = 0
 
     @property
@@ -63,6 +64,7 @@ class TextStream:
             found = cast(bytes, self._source.read(wanted))
             self._ended = not found
             text = self._as_utf8(self._rest + found, final=not found)
+        self.has_zeros |= b"\0" in text
         quotes = text.count(b'"')
         self._odd ^= bool(quotes % 2)
         self._quoted |= quotes > 0

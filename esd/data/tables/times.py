@@ -87,15 +87,15 @@ def _check_seconds(numbers: NDArray[np.float64]) -> None:
     if not len(numbers):
         return
     most = float(numbers[np.argmax(np.abs(numbers))])
+    if _looks_like_dates(numbers):
+        raise InvalidArgument(
+            f"times such as {most:.0f} look like dates, not like numbers since 1970: write them as texts, 2026-11-20 "
+            "or 2026-11-20T08:30:00, or give their time-unit in the schema"
+        )
     if abs(most) > _LIMITS["s"]:
         raise InvalidArgument(
             f"times such as {most:.0f} are no seconds since 1970: give their unit in the schema, time-unit = 'ms', "
             "'us' or 'ns'"
-        )
-    if _looks_like_dates(numbers):
-        raise InvalidArgument(
-            f"times such as {most:.0f} look like dates, not like seconds since 1970: write them as texts, 2026-11-20, "
-            "or give time-unit = 's' in the schema"
         )
 
 

@@ -60,6 +60,16 @@ def test_a_file_that_is_not_compressed_as_its_ending_says_is_told_so(tmp_path: P
             look()
 
 
+@pytest.mark.parametrize("bad", ["0,b\0,2", "0,b,2\n0,\0\0\0,3"])
+def test_a_row_with_zero_bytes_is_a_bad_row(tmp_path: Path, bad: str) -> None:
+    """A machine that fails before a file is on its disk leaves zeros in the place of the end."""
+    file = tmp_path / "e.csv"
+    file.write_text(f"{GOOD}{bad}\n1,c,3\n")
+    with pytest.raises(InvalidArgument, match=r"e\.csv: row \d: column 'u': expected a text without zero bytes"):
+        read(file)
+    assert read(file, skip_bad=1) == (3 + bad.count("\n"), 1)
+
+
 def test_characters_are_whole_wherever_the_stream_is_cut(tmp_path: Path) -> None:
     text = "aé€𝄞\n".encode() * 3 + b"\xe9\xff" + "𝄞".encode() + b"\xf0\x9d"
     for size in range(7, 13):

@@ -403,6 +403,8 @@ def test_what_a_program_may_give_by_mistake_is_named(made: Callable[[], object],
         ("e.csv", b"", "cannot be read"),
         ("e.csv.gz", gzip.compress(b"user,item\n1,2\n" * 9999)[:-30], "cannot be read"),
         ("e.csv", "user,item,day,price,age,clicked\n1,a,b,2,3,0\n".encode("utf-16"), "UTF-16: convert it to UTF-8"),
+        ("e.csv", "user,item\n1,a\n".encode("utf-32"), "UTF-32: convert it to UTF-8"),
+        ("e.csv", b"1,b,2\n0,c,3\n", "has no column 'user'; its columns are 1, b, 2: has it no header?"),
         ("e.json", b"{}", "must end in one of"),
     ],
 )

@@ -71,6 +71,11 @@ def test_a_larger_problem_against_scipy():
     assert costs[np.arange(120), found.assignment].sum() == pytest.approx(expected, rel=1e-12)
 
 
+def test_a_sample_that_may_go_nowhere_is_named():
+    with pytest.raises(InvalidArgument, match=r"sample 1 may go to no worker: each of its costs is inf"):
+        esd.hybrid_dis(np.array([[1.0, 2.0], [np.inf, np.inf]]), [1, 1])
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_an_infinite_cost_forbids_a_place(dtype):
     rng = np.random.default_rng(4)

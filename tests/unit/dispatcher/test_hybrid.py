@@ -126,6 +126,7 @@ GOOD = np.ones((4, 2), np.int32)
         (np.ones(4), [2, 2], 1, r"shape \(4,\)"),
         ([[1, 2], [3]], [1, 1], 1, "costs are no array: .* inhomogeneous"),
         (GOOD, [2, [2]], 1, "capacities are no array"),
+        (np.ma.masked_equal(np.arange(8).reshape(4, 2), 3), [2, 2], 1, "costs are masked in places: fill these"),
         (GOOD.astype(bool), [2, 2], 1, "dtype bool"),
         (GOOD.astype(complex), [2, 2], 1, "dtype complex128"),
         (np.array([[1, 2**31]] * 4), [2, 2], 1, r"costs\[0, 1\] is 2147483648.*2\^31-1"),
