@@ -40,12 +40,12 @@ struct CacheMirror {
     }
   }
 
-  // Takes another slot into use, for rows of a table.
-  SlotIndex add_slot(TableNumber table) {
-    copies.emplace_back();
-    copies.back().table = table;
-    if (!used_.empty()) table_slots_.push_back(used_[table]++);
-    return slots() - 1;
+  // Takes more slots into use, for rows of a table. Returns the first of them.
+  SlotIndex add_slots(TableNumber table, SlotIndex count) {
+    const SlotIndex first = slots();
+    copies.resize(copies.size() + count, Copy{0, 0, 0, 0, 0, table});
+    for (SlotIndex i = 0; i < count && !used_.empty(); ++i) table_slots_.push_back(used_[table]++);
+    return first;
   }
 
   // The worker has a cache for each table, whose slots are counted from 0. Returns the number of a slot in its table's cache.

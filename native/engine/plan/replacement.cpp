@@ -44,7 +44,9 @@ void Replacement::collect_vacant(const CacheMirror& cache, TableNumber table, co
 // does not train come first: they and the slots that are free early belong together. Where such slots run out, early
 // pulls become late ones.
 void Replacement::fill(CacheMirror& cache, const Slots& late_slots, WorkerLists& lists, SlotIndex* slots) {
-  const auto row_of = [&](NeedIndex i) { return lists.needs[i].row; };
+  const Need* const needs = lists.needs.begin();
+  const RowNumber* const numbers = state_.batch.row_numbers.data();
+  const std::uint32_t stamp = use_stamp(state_.iteration);
   std::size_t ends[2] = {};  // by Timing, behind the missing rows of the table at hand, which come in its order
   for (TableNumber table = 0; table < state_.sizes.tables(); ++table) {
     const std::size_t begins[2] = {ends[kLate], ends[kEarly]};
@@ -52,19 +54,21 @@ void Replacement::fill(CacheMirror& cache, const Slots& late_slots, WorkerLists&
       const NeedList& missing = lists.missing[timing];
       ends[timing] = state_.sizes.uniform() ? missing.size() : begins[timing];
       while (ends[timing] < missing.size() &&
-             state_.sizes.table_of(state_.batch.ids[row_of(missing[ends[timing]])]) == table) {
+             state_.sizes.table_of(state_.batch.ids[needs[missing[ends[timing]]].row]) == table) {
         ++ends[timing];
       }
     }
     collect_vacant(cache, table, late_slots);
     const std::size_t early = ends[kEarly] - begins[kEarly], missing = early + ends[kLate] - begins[kLate];
     const std::size_t fresh = missing > vacant_.size() ? missing - vacant_.size() : 0;
+    const SlotIndex first_fresh = cache.add_slots(table, static_cast<SlotIndex>(fresh));
+    Copy* const copies = cache.copies.data();
     std::size_t filled = 0;
     for (const Timing timing : {kEarly, kLate}) {
       for (std::size_t at = begins[timing]; at < ends[timing]; ++at, ++filled) {
         const NeedIndex i = lists.missing[timing][at];
-        const SlotIndex slot = filled < fresh ? cache.add_slot(table) : vacant_[filled - fresh];
-        cache.copies[slot] = {state_.batch.row_numbers[row_of(i)], use_stamp(state_.iteration), 0, 0, 0, table};
+        const SlotIndex slot = filled < fresh ? first_fresh + static_cast<SlotIndex>(filled) : vacant_[filled - fresh];
+        copies[slot] = {numbers[needs[i].row], stamp, 0, 0, 0, table};
         slots[i] = slot;
       }
     }

@@ -55,7 +55,7 @@ class Replacement {
   void write_departures(Arena& arena, WorkerPlan& plan);
   void fill(CacheMirror& cache, const Slots& late_slots, WorkerLists& lists, SlotIndex* slots);
   void collect_vacant(const CacheMirror& cache, TableNumber table, const Slots& late_slots);
-  void prefetch(const CacheMirror& cache, std::size_t victim);
+  void prefetch(const State::RowStates& rows, const Copy* copies, const SlotIndex* victim, std::size_t left) const;
 
   State& state_;
 
@@ -68,17 +68,16 @@ class Replacement {
   std::size_t early_vacant_ = 0;
 };
 
-// Fetches ahead of a victim its row in the state index, nearer the row's state if that is in the batch, then its
-// record. Always inlined, as every function that only prefetches: gcc takes it for one without any effect and drops the
-// call.
-[[gnu::always_inline]] inline void Replacement::prefetch(const CacheMirror& cache, std::size_t victim) {
+// Fetches ahead of a victim, of which and of whose followers `left` are there, its row in the state index, nearer the row's
+// state if that is in the batch, then its record. Always inlined, as every function that only prefetches: gcc takes it for
+// one without any effect and drops the call.
+[[gnu::always_inline]] inline void Replacement::prefetch(const State::RowStates& rows, const Copy* copies,
+                                                         const SlotIndex* victim, std::size_t left) const {
   constexpr std::size_t kRowAhead = 32, kStateAhead = 20, kRecordAhead = 10;
-  const auto row_of = [&](std::size_t at) { return cache.copies[victims_[at]].row; };
-  if (victim + kRowAhead < victims_.size()) state_.index.prefetch(row_of(victim + kRowAhead));
-  if (victim + kStateAhead < victims_.size()) __builtin_prefetch(&state_.state_of(row_of(victim + kStateAhead)), 1);
-  if (victim + kRecordAhead < victims_.size()) {
-    state_.directory.prefetch(state_.state_of(row_of(victim + kRecordAhead)));
-  }
+  const auto row_of = [&](std::size_t ahead) { return copies[victim[ahead]].row; };
+  if (kRowAhead < left) rows.prefetch(row_of(kRowAhead));
+  if (kStateAhead < left) __builtin_prefetch(&rows[row_of(kStateAhead)], 1);
+  if (kRecordAhead < left) state_.directory.prefetch(rows[row_of(kRecordAhead)]);
 }
 
 // How a copy leaves, and whether its slot is free early, are no branches, since they can hardly be predicted.
@@ -95,22 +94,28 @@ void Replacement::evict(unsigned worker, CacheMirror& cache, DepartureOf departu
     freed_[timing].clear();
     freed_ends[timing] = freed_[timing].draft(count);
   }
-  for (std::size_t i = 0; i < count; ++i) {
-    prefetch(cache, i);
-    const SlotIndex slot = victims_[i];
-    const Copy& copy = cache.copies[slot];
-    RowState& row = state_.state_of(copy.row);
+  const State::RowStates rows = state_.row_states();
+  const Copy* const copies = cache.copies.data();
+  const std::uint32_t* const sizes = state_.sizes.of_tables().data();
+  const std::uint32_t iteration = state_.iteration;
+  std::uint64_t room = 0;
+  const SlotIndex* victim = victims_.data();
+  for (std::size_t left = count; left > 0; --left, ++victim) {
+    prefetch(rows, copies, victim, left);
+    const SlotIndex slot = *victim;
+    const Copy& copy = copies[slot];
+    RowState& row = rows[copy.row];
     const Departure departure = departure_of_copy(slot, copy, row);
-    const TransferRow transfer(row, state_.sizes.of_table(copy.table), state_.directory.contributors(row), slot,
-                               state_.iteration);
+    const TransferRow transfer(row, sizes[copy.table], state_.directory.contributors(row), slot, iteration);
     *departure_ends[departure]++ = transfer;
     *freed_ends[transfer.timing]++ = slot;
-    cache.filled -= transfer.size;
+    room += transfer.size;
     row.holders.remove(worker);
     if (row.holders.empty()) row.kind = kClean;
     state_.directory.remove(row, worker);
-    if (row.location == kNowhere) state_.uncached.add(copy.row, row, state_.iteration);
+    if (row.location == kNowhere) state_.uncached.add(copy.row, row, iteration);
   }
+  cache.filled -= room;
   for (const Departure departure : {kDropped, kRowPushed, kGradientPushed}) {
     departures_[departure].end_at(departure_ends[departure]);
   }

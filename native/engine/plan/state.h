@@ -46,13 +46,26 @@ struct State {
     return made;
   }
 
-  // The row's state, which is in the batch or in the index. Which of them is no branch, since it can hardly be predicted.
-  RowState& state_of(RowNumber number) {
-    RowState& row = index[number];
-    const bool in_batch = row.location == kInBatch;
-    RowState* const states[] = {&row, batch.states.data() + (row.slot & -std::uint32_t{in_batch})};
-    return *states[in_batch];
-  }
+  // Finds the states of rows, which are in the batch or in the index, until a row is added. Which of them is no branch,
+  // since it can hardly be predicted.
+  class RowStates {
+   public:
+    RowState& operator[](RowNumber number) const {
+      RowState& row = rows_[number];
+      const bool in_batch = row.location == kInBatch;
+      RowState* const states[] = {&row, batch_ + (row.slot & -std::uint32_t{in_batch})};
+      return *states[in_batch];
+    }
+    [[gnu::always_inline]] void prefetch(RowNumber number) const { __builtin_prefetch(&rows_[number], 1); }
+
+   private:
+    friend struct State;
+    RowStates(StateIndex::Rows rows, RowState* batch) : rows_(rows), batch_(batch) {}
+    StateIndex::Rows rows_;
+    RowState* batch_;
+  };
+  RowStates row_states() { return {index.rows(), batch.states.data()}; }
+  RowState& state_of(RowNumber number) { return row_states()[number]; }
 
   const std::vector<std::uint32_t> cache_sizes;  // by worker, in units of row size
   const std::string policy;

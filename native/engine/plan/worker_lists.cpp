@@ -115,25 +115,32 @@ void WorkerLists::write_pushes(const PreparedBatch& batch, const CopyDirectory& 
   }
 }
 
-void WorkerLists::write_pulls(const PreparedBatch& batch, const RowSizes& sizes, Arena& arena, WorkerPlan& plan) const {
+void WorkerLists::write_pulls(const PreparedBatch& batch, const RowSizes& sizes, bool continued, Arena& arena,
+                              WorkerPlan& plan) const {
   plan.pulls = reserve_transfers(arena, pulls[kEarly].size() + pulls[kLate].size(), pulls[kEarly].size());
   TransferWriter writer(arena, plan.pulls);
   const std::uint64_t* ids = arena.u64.data() + plan.unique_ids.begin;
   const SlotIndex* slots = arena.u32.data() + plan.unique_slots.begin;
   const std::int64_t* versions = arena.i64.data() + plan.unique_versions.begin;
   const std::uint64_t* contributors = arena.u64.data() + plan.unique_contributors.begin;
-  const auto stateless = [&](NeedIndex i) {
-    return pulled_stateless(WorkerSet{contributors[i]}, versions[i], batch.states[needs[i].row]);
-  };
   for (const Timing timing : {kEarly, kLate}) {
     for (const NeedIndex i : pulls[timing]) writer.write(timing, ids[i], slots[i], versions[i]);
-    if (sizes.uniform()) {
-      const auto count = std::count_if(pulls[timing].begin(), pulls[timing].end(), stateless);
-      plan.stateless_pulls[0] += static_cast<std::uint32_t>(count);
-    } else {
-      for (const NeedIndex i : pulls[timing]) plan.stateless_pulls[sizes.table_of(ids[i])] += stateless(i);
-    }
   }
+  const auto count = [&](auto stateless) {
+    for (const NeedList& list : pulls) {
+      if (sizes.uniform()) {
+        const auto found = std::count_if(list.begin(), list.end(), stateless);
+        plan.stateless_pulls[0] += static_cast<std::uint32_t>(found);
+      } else {
+        for (const NeedIndex i : list) plan.stateless_pulls[sizes.table_of(ids[i])] += stateless(i);
+      }
+    }
+  };
+  const auto initial = [&](NeedIndex i) { return pulled_stateless(WorkerSet{contributors[i]}, versions[i], 0); };
+  const auto any = [&](NeedIndex i) {
+    return pulled_stateless(WorkerSet{contributors[i]}, versions[i], batch.states[needs[i].row].trainings);
+  };
+  continued ? count(any) : count(initial);
 }
 
 void WorkerLists::write_samples(const std::vector<SampleIndex>& samples, const PreparedBatch& batch, Arena& arena,

@@ -44,8 +44,10 @@ struct WorkerLists {
   void write_needs(const PreparedBatch& batch, const Trainers& trainers, Arena& arena, WorkerPlan& plan);
   void write_pushes(const PreparedBatch& batch, const CopyDirectory& directory, Arena& arena, WorkerPlan& plan) const;
 
-  // Append the rest when the missing rows have their slots. `need_of` is scratch space.
-  void write_pulls(const PreparedBatch& batch, const RowSizes& sizes, Arena& arena, WorkerPlan& plan) const;
+  // Append the rest when the missing rows have their slots. `continued` says whether rows of the batch may continue an
+  // earlier life; `need_of` is scratch space.
+  void write_pulls(const PreparedBatch& batch, const RowSizes& sizes, bool continued, Arena& arena,
+                   WorkerPlan& plan) const;
   void write_samples(const std::vector<SampleIndex>& samples, const PreparedBatch& batch, Arena& arena,
                      WorkerPlan& plan, std::vector<NeedIndex>& need_of) const;
 

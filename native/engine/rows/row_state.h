@@ -41,6 +41,8 @@ inline bool continues(std::uint32_t life) { return (life & 1) != 0; }
 // The full version of a row that is born in a life and not trained yet (services/domain/versions.py).
 inline std::int64_t first_version(std::uint32_t life) { return std::int64_t{life} << 30; }
 
+inline std::uint32_t life_of(std::int64_t full_version) { return static_cast<std::uint32_t>(full_version >> 30); }
+
 struct RowState {
   std::uint64_t id;
   WorkerSet holders;            // as `kind` says
@@ -65,12 +67,12 @@ struct RowState {
 };
 static_assert(sizeof(RowState) == 32);
 
-// Whether a worker that pulls the row at this full version, for a training by `trainers`, gets no optimizer state: the
+// Whether a worker that pulls a row at this full version, for a training by `trainers`, gets no optimizer state: the
 // server takes the step of a split row, and a row that was never trained has none but zeros. Of a row that continues an
-// earlier life the server knows that, and here it is an estimate.
-inline bool pulled_stateless(WorkerSet trainers, std::int64_t full_version, const RowState& row) {
-  const bool untrained = (full_version & kMaxVersion) == 0;
-  return trainers.several() | (untrained & (!continues(row.life) | (row.trainings == 0)));
+// earlier life the server knows that, and here it is an estimate by the row's trainings in all lives.
+inline bool pulled_stateless(WorkerSet trainers, std::int64_t full_version, std::uint32_t trainings) {
+  const bool untrained = (full_version & kMaxVersion) == 0, continued = continues(life_of(full_version));
+  return trainers.several() | (untrained & (!continued | (trainings == 0)));
 }
 
 }  // namespace esd

@@ -26,6 +26,11 @@
 namespace esd {
 
 class StateIndex {
+  struct Free {
+    void operator()(RowState* page) const { std::free(page); }
+  };
+  using Page = std::unique_ptr<RowState[], Free>;
+
  public:
   StateIndex();
 
@@ -33,6 +38,19 @@ class StateIndex {
   const RowState& operator[](RowNumber row) const { return pages_[row >> kPageBits][row & (kPageRows - 1)]; }
 
   [[gnu::always_inline]] void prefetch(RowNumber row) const { __builtin_prefetch(&(*this)[row], 1); }
+
+  // The rows as they can be found until one is added. A loop that writes keeps this in registers, where it would read the
+  // index again after each store.
+  class Rows {
+   public:
+    RowState& operator[](RowNumber row) const { return pages_[row >> kPageBits][row & (kPageRows - 1)]; }
+
+   private:
+    friend class StateIndex;
+    explicit Rows(const Page* pages) : pages_(pages) {}
+    const Page* pages_;
+  };
+  Rows rows() { return Rows(pages_.data()); }
 
   [[gnu::always_inline]] void prefetch_bucket(std::uint64_t id) const {
     __builtin_prefetch(first_bucket(mix64(id)), 1);
@@ -86,10 +104,6 @@ class StateIndex {
     std::uint32_t size = 0;
   };
 
-  struct Free {
-    void operator()(RowState* page) const { std::free(page); }
-  };
-
   static unsigned matches(const Bucket& bucket, std::uint8_t tag);
   const Bucket* first_bucket(std::uint64_t hash) const;  // nullptr when its segment is empty
   RowNumber find_or_add(std::uint64_t id, std::uint64_t hash);
@@ -109,7 +123,7 @@ class StateIndex {
   void close_gap(const Segment& segment, std::uint32_t bucket, unsigned position);
   void grow(std::size_t segment_number);
 
-  std::vector<std::unique_ptr<RowState[], Free>> pages_;
+  std::vector<Page> pages_;
   std::vector<Segment> segments_;
   RowNumber size_ = 0;
   std::vector<RowNumber> unused_;

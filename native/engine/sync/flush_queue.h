@@ -58,7 +58,7 @@ class FlushQueue {
       queue.due[priority % kSteps].push_back(row);
       return;
     }
-    if (row >= queue.is_later.size()) queue.is_later.resize(row + std::size_t{1});
+    if (row >= queue.is_later.size()) queue.is_later.resize(2 * (row + std::size_t{1}));
     if (queue.is_later[row]) return;
     queue.is_later[row] = true;
     queue.later.push_back(row);
