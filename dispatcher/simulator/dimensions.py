@@ -16,7 +16,8 @@ from esd.services.domain.jobs import MAX_TABLES, JobSpec
 def with_dimensions(job: JobSpec, dimensions: Sequence[int]) -> tuple[JobSpec, tuple[int, ...]]:
     """Returns a job with a table for each dimension, and the number of every field's table, [F].
 
-    The first table is the job's own, because cache sizes count its rows, even if no field has its dimension.
+    The first table is the job's own, because cache sizes count its rows, even if no field has its dimension. The
+    rows of all tables have its time to live.
 
     Args:
         job: a job with one table.
@@ -34,7 +35,8 @@ def with_dimensions(job: JobSpec, dimensions: Sequence[int]) -> tuple[JobSpec, t
     numbers = tuple(distinct.index(each) for each in dimensions)
     others = [replace(job.table, name=job.table.further(str(each)), dimension=each) for each in distinct[1:]]
     features = (replace(feature, table=number) for feature, number in zip(job.features, numbers, strict=True))
-    return replace(job, tables=(job.table, *others), features=tuple(features)), numbers
+    tables, ttls = (job.table, *others), job.row_ttls * len(distinct)
+    return replace(job, tables=tables, row_ttls=ttls, features=tuple(features)), numbers
 
 
 def in_tables(batches: Iterable[SampleBatch], numbers: Sequence[int]) -> Iterator[SampleBatch]:

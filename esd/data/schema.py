@@ -284,6 +284,8 @@ class Schema:
         Keys without a value are left out, so that new keys of later versions change no text of today.
         """
         said = _said(asdict(self)) | {"ids": [_said(asdict(each)) for each in self.id_columns]}
+        for options in said.get("tables", {}).values():
+            del options["row_ttl"]  # the samples do not depend on it
         return json.dumps(said, sort_keys=True)
 
     def _check_labels(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import esd
-from esd.data.schema import Schema
+from esd.data.schema import Schema, row_ttls
 from esd.data.schema_file import read_schema
 from esd.services.domain.errors import InvalidArgument
 from tests.support.event_tables import LISTS, SCHEMA
@@ -131,3 +131,18 @@ def test_a_file_says_lists_tables_labels_weight_and_group(tmp_path: Path) -> Non
         '[tables.items]\ndim = 4\noptimizer = "adam"\n[missing]\ntags = "none"\n'
     )
     assert read_schema(file) == LISTS
+
+
+def test_a_table_has_a_time_to_live_of_its_own(tmp_path: Path) -> None:
+    """It changes no sample, so a stream keeps its name."""
+    head = "label = 'y'\nids = ['u', { column = 'a', table = 'b' }, { column = 'c', table = 'd' }]\n"
+    texts = [head + "[tables.b]\ndim = 4\n", head + "[tables.b]\ndim = 4\nrow-ttl = 0\n[tables.d]\nrow-ttl = 9\n"]
+    schemas = []
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.toml").write_text(text)
+        schemas.append(read_schema(tmp_path / f"{number}.toml"))
+    features = schemas[0].features
+    assert [row_ttls(schemas[0], features, ttl) for ttl in (0, 7)] == [(), (7, 7, 7)]
+    assert [row_ttls(schemas[1], features, ttl) for ttl in (0, 7)] == [(0, 0, 9), (7, 0, 9)]
+    assert row_ttls(None, features, 7) == (7, 7, 7)
+    assert '"row_ttl"' not in schemas[1].to_json()

@@ -9,7 +9,7 @@ from esd.dispatcher.service.checkpoint.continuation import goes_on_from, rules_c
 from esd.dispatcher.service.checkpoint.resume import samples_after
 from esd.dispatcher.service.state.manifest import Manifest, describe_job
 from esd.services.domain.batches import LogEntry, SampleBatch
-from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.wire.batches import encode_batch
 
@@ -50,6 +50,22 @@ def test_the_limit_belongs_to_the_job_where_rows_are_forgotten(make_job):
     forgetting = replace(job, at_max_rows=RowLimitPolicy.FORGET)
     assert Manifest(describe_job(forgetting)).differences(replace(forgetting, max_rows=200)) == ["max_rows"]
     assert Manifest(describe_job(job)).differences(forgetting) == ["at_max_rows", "max_rows"]
+
+
+def test_the_time_to_live_belongs_to_the_job_and_may_only_become_longer(make_job):
+    """Otherwise the first plan would name all rows that have become too old."""
+    first = replace(make_job(), row_ttls=(20,), checkpoint_every=5)
+    stored = Manifest(describe_job(first), iteration=10)
+    later = replace(first, first_iteration=10, seed=99)
+    assert stored.differences(replace(first, row_ttls=())) == ["row_ttls"]
+    for longer in ((20,), (21,), (0,), ()):
+        assert goes_on_from(replace(later, row_ttls=longer), stored)
+    with pytest.raises(FailedPrecondition, match=r"live 19 iterations .*\(--row-ttl\), and 20 in the run .*: give at"):
+        goes_on_from(replace(later, row_ttls=(19,)), stored)
+    with pytest.raises(InvalidArgument, match="row_ttls has 2 entries for 1 tables"):
+        replace(first, row_ttls=(20, 20))
+    with pytest.raises(InvalidArgument, match=r"\(--row-ttl\) is -1, it must be in 0\.\."):
+        replace(first, row_ttls=(-1,))
 
 
 def test_another_job_continues_with_the_same_dense_columns_only(make_job):

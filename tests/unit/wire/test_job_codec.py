@@ -83,6 +83,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
     )
     dense = draw(st.integers(0, 100))
     mechanism = draw(st.sampled_from(sorted(MECHANISMS)))
+    tables = draw(st.lists(TABLES, min_size=1, max_size=16, unique_by=lambda table: table.name))
     return JobSpec(
         name=draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)),
         workers=len(workloads),
@@ -98,7 +99,8 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         policy=draw(st.sampled_from(["emark", "lru", "lfu"])),
         seed=draw(SEED),
         window=draw(st.integers(1, 100)),
-        tables=tuple(draw(st.lists(TABLES, min_size=1, max_size=16, unique_by=lambda table: table.name))),
+        tables=tuple(tables),
+        row_ttls=draw(st.just(()) | st.tuples(*[st.integers(0, 2**28 - 1)] * len(tables))),
         model=draw(MODELS),
         schedule=draw(SCHEDULES),
         dense_schedule=draw(SCHEDULES),
