@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field, replace
 from functools import cached_property
@@ -185,9 +186,9 @@ class Schema:
             raise InvalidArgument("a schema needs at least one label")
         named = [each.column for each in self.id_columns] + [*self.labels, *self.dense]
         named += [self.weight] if self.weight is not None else []
-        for name in named:
-            if named.count(name) > 1:
-                raise InvalidArgument(f"the schema names column {name!r} twice")
+        if len(set(named)) < len(named):
+            twice = next(name for name, times in Counter(named).items() if times > 1)
+            raise InvalidArgument(f"the schema names column {twice!r} twice")
         single = {each.column for each in self.id_columns if isinstance(each, Id)}
         for cross in self.crosses:
             if len(cross) < 2 or not set(cross) <= single:
@@ -223,6 +224,16 @@ class Schema:
     def numbers(self) -> tuple[str, ...]:
         """The columns of numbers: the labels, the dense features, the weight."""
         return (*self.labels, *self.dense, *(() if self.weight is None else (self.weight,)))
+
+    @cached_property
+    def lists(self) -> frozenset[str]:
+        """The columns of lists of ids."""
+        return frozenset(each.column for each in self.id_columns if isinstance(each, IdList))
+
+    @cached_property
+    def number_names(self) -> frozenset[str]:
+        """The columns of numbers, as a set: a schema may have thousands of them."""
+        return frozenset(self.numbers)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

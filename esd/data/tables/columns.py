@@ -90,17 +90,18 @@ def check_types(
 def _expected_type(schema: Schema, name: str, kind: pa.DataType) -> str:
     """Returns the expectation that a column's type violates, in words; empty: it fits."""
     if kinds.is_null(kind):  # no row has a value
-        lists = {each.column for each in schema.id_columns if isinstance(each, IdList)}
-        return "" if name in schema.missing or name in lists else f"which has no value: expected {_a_value(name)}"
+        return (
+            "" if name in schema.missing or name in schema.lists else f"which has no value: expected {_a_value(name)}"
+        )
     if name == schema.time and not is_time(kind):
         return f"expected {TIME}"
-    if name in {each.column for each in schema.id_columns if isinstance(each, IdList)}:
+    if name in schema.lists:
         fits = _can_be_ids(kind.value_type) if is_list(kind) else is_category(kind)
         return "" if fits else "lists are of texts, numbers or dates"
     if name in schema.categories:
         hint = ": give its max (esd.IdList)" if is_list(kind) else ""
         return "" if _can_be_ids(kind) else f"ids are texts, whole numbers or dates{hint}"
-    return _expected_number(schema, name, kind) if name in schema.numbers else ""
+    return _expected_number(schema, name, kind) if name in schema.number_names else ""
 
 
 def _expected_number(schema: Schema, name: str, kind: pa.DataType) -> str:
