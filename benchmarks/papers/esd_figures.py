@@ -168,8 +168,9 @@ def sweep(runs: Sequence[Runs], key: str, title: str, knob: str, values: Sequenc
 
 
 _SWEEPS = {
-    "esd-fig7b": "The advantage of α = 1 shrinks as m grows: the more ids the samples of a worker share, the less a"
-    " sum over samples says about the cost. Larger m have fewer iterations after the warm-up.",
+    "esd-fig7b": "The advantage of α = 1 over LAIA by Herald's code shrinks as m grows, and turns: the more ids the"
+    " samples of a worker share, the less a sum over samples says about the cost. Larger m have fewer iterations after"
+    " the warm-up.",
     "esd-fig8b": "Ratios are of the ids in the trace, so small caches are smaller than the paper's.",
     "esd-fig9b": "Unchanged but for ids and versions, which do not grow with the row; it confirms the accounting.",
 }

@@ -77,7 +77,7 @@ def test_infrequency_counts_all_samples_of_a_batch() -> None:
 
 def test_brute_force_is_never_beaten(workload: Workload) -> None:
     figure = herald_figures.quality([Runs(workload, 3, 1)])
-    assert {row.setting for row in figure.rows} >= {"laia @ 2", "esd @ 5"}
+    assert {row.setting for row in figure.rows} >= {"laia (text) @ 2", "laia (code) @ 2", "esd @ 5"}
     assert all(0 < row.value <= 1.2 for row in figure.rows)  # each follows its own past, so 1 is not a strict bound
 
 
