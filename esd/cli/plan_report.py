@@ -112,7 +112,7 @@ def _recommended(advice: Advice) -> Table:
     table.add_row("policy (µs of a sample by policy)", f"{advice.chosen.policy} ({_by_name(advice.policies)})")
     table.add_row("way to synchronise (µs by way)", f"{advice.chosen.sync} ({_by_name(advice.ways)})")
     if Proactive.name in advice.ways:
-        table.add_row("proactive, measured live", "waits longer than on-demand (docs/synchronisation.md)")
+        table.add_row("proactive, measured live", "waits longer than on-demand")
     table.add_row("by the equations, random dispatch, µs", f"{1e6 * advice.predicted_seconds:,.1f}")
     return table
 
