@@ -74,11 +74,11 @@ class Observers:
 
 async def _published(job: Job, request: WatchRequest) -> AsyncGenerator[KeptPlans]:
     history = job.plan_history
-    number, wanted = history.end, (0, 0, 0)
-    if request.from_iteration is not None:
-        present = job.epoch.number if job.epoch is not None else 0
-        wanted = (present if request.epoch is None else request.epoch, request.from_iteration, 0)
-        number = history.find(*wanted[:2])
+    number, first = history.end, request.from_iteration or 0
+    present = job.epoch.number if job.epoch is not None else None
+    epoch = present if request.epoch is None else request.epoch
+    if request.from_iteration is not None and epoch is not None:
+        number = history.find(epoch, first)
     changed = asyncio.Event()
     with job.lifecycle.told_by(changed.set):
         while True:
@@ -86,7 +86,9 @@ async def _published(job: Job, request: WatchRequest) -> AsyncGenerator[KeptPlan
             while number < history.end:
                 kept = history.get(number)
                 number += 1
-                if kept.position >= wanted:
+                if epoch is None:  # the first one begins only now
+                    epoch = kept.epoch
+                if kept.position >= (epoch, first, 0):
                     yield kept
             if job.lifecycle.phase is JobPhase.FINISHED:
                 return

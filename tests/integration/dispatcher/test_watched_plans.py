@@ -21,6 +21,7 @@ from esd.services.domain.errors import FailedPrecondition, NotFound, ResourceExh
 from esd.services.domain.plans import IterationPlan
 from esd.services.domain.sync import Full, OnDemand, Sync
 from esd.services.domain.watched import MoveReason, Moves, PlanStage, WatchedPlans
+from esd.services.runtime import metrics
 from tests.support.cuttable_proxy import cuttable_proxy
 from tests.support.simple_clients import Dispatcher, Worker, job_with, run_to_the_end, samples, state_when
 
@@ -163,7 +164,13 @@ async def test_every_plan_is_seen_once_across_a_recovery_and_broken_streams(
 
 async def test_an_observer_begins_where_it_wants_to(dispatcher: Dispatcher) -> None:
     job = job_with()
+    await dispatcher.client.create_job(job)
+    early = asyncio.create_task(seen_by(dispatcher.client.watch_plans(job.name, 8)))  # before there is an epoch
+    async with asyncio.timeout(60):
+        while metrics.PLAN_OBSERVERS._value.get() < 1:  # noqa: ASYNC110 - no call waits for observers
+            await asyncio.sleep(0.01)
     await run_to_the_end(dispatcher, job, [samples(80)])
+    assert [each.iteration for each in await early] == [8, 9, 10]
     late = await seen_by(dispatcher.client.watch_plans(job.name, 7))
     assert [each.iteration for each in late] == [7, 8, 9, 10]
     assert all(moves.ids is None for each in late for worker in each.workers for moves in worker.moves)
