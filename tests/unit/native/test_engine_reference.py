@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from esd.native.engine import CacheTooSmall, Engine, OnDemand, Proactive, PushAll, Replicated
-from tests.unit.native.reference_engine import PROFILE, ReferenceEngine, prepare_both, way_of
+from tests.unit.native.engine_pairs import prepare_both, way_of
+from tests.unit.native.reference_engine import PROFILE, ReferenceEngine
 
 if TYPE_CHECKING:  # in its stub only
     from esd.native.engine import CacheColumns, IterationColumns

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from esd.native.engine import Engine
-from tests.unit.native.reference_engine import ReferenceEngine, way_of
+from tests.unit.native.engine_pairs import way_of
+from tests.unit.native.reference_engine import ReferenceEngine
 from tests.unit.native.test_engine_reference import assert_flush, random_stream, run_both
 
 WAYS = [{}, {"push_trained": True}, {"uncached": True}, {"direct": True}, {"replicated_room": 12, "seed": 5}]

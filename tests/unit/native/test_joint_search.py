@@ -10,7 +10,8 @@ import pytest
 from esd.native import solver
 from esd.native.engine import Engine
 from esd.services.domain.ids import in_table
-from tests.unit.native.reference_engine import ReferenceEngine, prepare_both
+from tests.unit.native.engine_pairs import prepare_both
+from tests.unit.native.reference_engine import ReferenceEngine
 from tests.unit.native.reference_joint import objective
 
 LINKS = (1, 2, 3, 10)
