@@ -293,7 +293,7 @@ class Engine:
             - `static`: rows that are not hot, oldest use first; then hot ones, oldest use first. The first 100
               iterations are the profile: then the rows that most of them trained (ties to the lower id) become the
               hot set for good, as many as fit the smallest cache. A copy counts as hot from its next use on.
-        table_sizes: size of the rows of each table, 1..16 tables, 1..65535 (ESD paper, section 8.2); the top 8 bits of
+        table_sizes: size of the rows of each table, 1..256 tables, 1..65535 (ESD paper, section 8.2); the top 8 bits of
             an id are the number of its table. If there are none, there is one table, with rows of size 1, and an id is
             any number. Each table has slots of its own, numbered from 0 upwards; the room of a cache is shared.
         max_rows: how many trained rows there may be; 0 stands for any number. Before an iteration that brings more,

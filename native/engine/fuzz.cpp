@@ -220,7 +220,7 @@ void run_job(Random& random) {
   const std::size_t fields = random.below(6), samples = random.below(20);
   std::vector<std::uint32_t> cache_rows(1 + random.below(random.below(3) ? 8 : 64));
   for (std::uint32_t& rows : cache_rows) rows = static_cast<std::uint32_t>(1 + random.below(8 * samples * fields + 2));
-  std::vector<std::uint32_t> sizes(random.below(2) ? 1 + random.below(16) : 0);
+  std::vector<std::uint32_t> sizes(random.below(2) ? 1 + random.below(random.below(8) ? 16 : 256) : 0);
   for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
   const std::uint64_t max_rows = random.below(2) ? 0 : samples * fields + 1 + random.below(40);
   const esd::DrawnWay drawn = esd::draw_way(random, cache_rows, std::max<std::size_t>(sizes.size(), 1));
@@ -244,7 +244,7 @@ void run_job(Random& random) {
 
 // Which samples are hot, over batches of any length.
 void judge_samples(Random& random) {
-  std::vector<std::uint32_t> sizes(random.below(2) ? 1 + random.below(16) : 0);
+  std::vector<std::uint32_t> sizes(random.below(2) ? 1 + random.below(random.below(8) ? 16 : 256) : 0);
   for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
   esd::HotSamples hot_samples = esd::draw_hot_samples(random, sizes);
   const std::uint64_t universe = 1 + random.below(400);

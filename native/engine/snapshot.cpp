@@ -121,10 +121,10 @@ void load_cache(CacheMirror& cache, Reader& in) {
   cache.filled = in.get<std::uint64_t>();
   const auto ordered = in.get<std::uint32_t>(), rows = in.get<std::uint32_t>();
   cache.copies.resize(rows + slots);
-  for (TableNumber table = 0; table < cache.vacant.size(); ++table) {
+  for (std::size_t table = 0; table < cache.vacant.size(); ++table) {
     for (const SlotIndex slot : cache.vacant[table]) {
       cache.copies[slot].row = kNoRow;
-      cache.copies[slot].table = table;
+      cache.copies[slot].table = static_cast<TableNumber>(table);
     }
   }
   for (std::uint32_t i = 0; i < rows; ++i) {

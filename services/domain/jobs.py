@@ -27,7 +27,7 @@ MAX_LABELS = 64
 _MOST_32 = 2**32 - 1  # as numbers travel
 _MOST_64 = 2**64 - 1
 _LONGEST_STREAM = 1000  # characters
-MAX_TABLES = 16
+MAX_TABLES = 256  # the top 8 bits of an id are the number of its table
 
 
 class RowLimitPolicy(Enum):
@@ -193,7 +193,7 @@ class JobSpec(DispatchOptions):
         stream: says which samples these are, in words that are the same for the same samples only, at most 1,000
             characters; a job goes on with its own stream only. Empty: the submitter is responsible for it.
         seed: decides the initial dense parameters, and all random choices of the mechanism.
-        tables: the embedding tables that are trained, 1..16, numbered as they stand here. With several, the top 8 bits
+        tables: the embedding tables that are trained, 1..256, numbered as they stand here. With several, the top 8 bits
             of an id are the number of its table (esd.services.domain.ids). The first table's server also keeps the
             sample log of the job, the parts of its checkpoints and the dense parameters.
         model: the model over it.

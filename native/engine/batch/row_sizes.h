@@ -21,8 +21,8 @@ namespace esd {
 class RowSizes {
  public:
   static constexpr std::uint32_t kMaxSize = 0xffff;
-  static constexpr std::size_t kMaxTables = 16;
-  static constexpr double kMostShare = 16;  // what moves beside a gradient of one value is more than a row of it
+  static constexpr std::size_t kMaxTables = 256;  // an id has 8 bits for them
+  static constexpr double kMostShare = 16;        // what moves beside a gradient of one value is more than a row of it
 
   // How large a part of a row is by the whole, one number of each table; if there are none, 1.
   using Shares = std::vector<double>;

@@ -9,10 +9,9 @@
 // slices of three arrays.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
 #include "common/workers.h"
@@ -48,6 +47,14 @@ Span reserve_column(Column<T>& values, std::size_t size) {
   return span;
 }
 
+// Grows a flat array by one column of zeros, in which something is counted.
+template <typename T>
+Span zero_column(Column<T>& values, std::size_t size) {
+  const Span span = reserve_column(values, size);
+  std::fill_n(values.data() + span.begin, size, T{});
+  return span;
+}
+
 // The columns of esd.services.domain.plans.Transfers; where partial gradients move, also contributors and steps.
 struct TransferSpans {
   Span ids, slots, versions;  // u64, u32, i64
@@ -63,19 +70,19 @@ struct DirectSpans {
 // The columns of esd.services.domain.plans.IterationPlan.
 struct WorkerPlan {
   TransferSpans update_rows, update_gradients, evict_rows, evict_gradients, drops, discards, pulls;
-  std::array<std::uint32_t, RowSizes::kMaxTables> stateless_pulls{};    // by table, of rows without optimizer state
-  Span positions, inverse;                                              // u32
+  Span stateless_pulls;     // u32, by table, of rows without optimizer state
+  Span positions, inverse;  // u32
   Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, u64
   Span reduced;  // u32, places of the rows that all workers train by the sum of their gradients
   DirectSpans direct_pushes, direct_pulls;
-  // Rows trained here that no sample here uses, by table, and how many of these are pulled.
-  std::array<std::uint32_t, RowSizes::kMaxTables> idle{}, idle_pulls{};
+  // Rows trained here that no sample here uses, and how many of these are pulled: by table, u32, and together. The columns
+  // are empty where there are none.
+  Span idle, idle_pulls;
+  std::size_t all_idle = 0, all_idle_pulls = 0;
 
   // How many rows the worker's samples use, and how many of these are not pulled.
-  std::size_t lookups() const { return unique_ids.size - std::accumulate(idle.begin(), idle.end(), std::size_t{0}); }
-  std::size_t hits() const {
-    return lookups() - (pulls.ids.size - std::accumulate(idle_pulls.begin(), idle_pulls.end(), std::size_t{0}));
-  }
+  std::size_t lookups() const { return unique_ids.size - all_idle; }
+  std::size_t hits() const { return lookups() - (pulls.ids.size - all_idle_pulls); }
 };
 
 struct IterationPlans {

@@ -1,7 +1,7 @@
 #include "engine/plan/replacement.h"
 
-#include <algorithm>
-#include <iterator>
+#include <cstddef>
+#include <vector>
 
 #include "engine/rows/copies.h"
 #include "engine/rows/row_state.h"
@@ -24,18 +24,28 @@ void Replacement::write_departures(Arena& arena, WorkerPlan& plan) {
   plan.drops = append_rows(arena, drops.begin(), drops.size());
 }
 
-void Replacement::collect_vacant(const CacheMirror& cache, TableNumber table, const Slots& late_slots) {
-  const auto append = [&](const auto& slots) {
-    if (state_.sizes.uniform()) {
-      vacant_.insert(vacant_.end(), slots.begin(), slots.end());
-    } else {
-      std::copy_if(slots.begin(), slots.end(), std::back_inserter(vacant_),
-                   [&](SlotIndex slot) { return cache.copies[slot].table == table; });
-    }
+// Distributes what becomes vacant over the tables, where there are several, once for all of them.
+void Replacement::part_freed(const CacheMirror& cache, const Slots& late_slots) {
+  if (state_.sizes.uniform()) return;
+  for (std::vector<Slots>& of_tables : freed_of_tables_) {
+    of_tables.resize(state_.sizes.tables());
+    for (Slots& slots : of_tables) slots.clear();
+  }
+  const auto part = [&](const auto& slots, Timing timing) {
+    for (const SlotIndex slot : slots) freed_of_tables_[timing][cache.copies[slot].table].push_back(slot);
   };
+  part(freed_[kEarly], kEarly);
+  part(late_slots, kLate);
+  part(freed_[kLate], kLate);
+}
+
+void Replacement::collect_vacant(const CacheMirror& cache, TableNumber table, const Slots& late_slots) {
+  const auto append = [&](const auto& slots) { vacant_.insert(vacant_.end(), slots.begin(), slots.end()); };
   vacant_ = cache.vacant[table];
-  append(freed_[kEarly]);
+  const bool uniform = state_.sizes.uniform();
+  uniform ? append(freed_[kEarly]) : append(freed_of_tables_[kEarly][table]);
   early_vacant_ = vacant_.size();
+  if (!uniform) return append(freed_of_tables_[kLate][table]);
   append(late_slots);
   append(freed_[kLate]);
 }
@@ -48,7 +58,9 @@ void Replacement::fill(CacheMirror& cache, const Slots& late_slots, WorkerLists&
   const RowNumber* const numbers = state_.batch.row_numbers.data();
   const std::uint32_t stamp = use_stamp(state_.iteration);
   std::size_t ends[2] = {};  // by Timing, behind the missing rows of the table at hand, which come in its order
-  for (TableNumber table = 0; table < state_.sizes.tables(); ++table) {
+  part_freed(cache, late_slots);
+  for (std::size_t t = 0; t < state_.sizes.tables(); ++t) {
+    const auto table = static_cast<TableNumber>(t);
     const std::size_t begins[2] = {ends[kLate], ends[kEarly]};
     for (const Timing timing : {kLate, kEarly}) {
       const NeedList& missing = lists.missing[timing];

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "engine/cache/cache_mirror.h"
 #include "engine/memory/draft_list.h"
@@ -54,6 +55,7 @@ class Replacement {
   void evict(unsigned worker, CacheMirror& cache, DepartureOf departure_of_copy);
   void write_departures(Arena& arena, WorkerPlan& plan);
   void fill(CacheMirror& cache, const Slots& late_slots, WorkerLists& lists, SlotIndex* slots);
+  void part_freed(const CacheMirror& cache, const Slots& late_slots);
   void collect_vacant(const CacheMirror& cache, TableNumber table, const Slots& late_slots);
   void prefetch(const State::RowStates& rows, const Copy* copies, const SlotIndex* victim, std::size_t left) const;
 
@@ -61,10 +63,11 @@ class Replacement {
 
   // Scratch space for the worker at hand.
   Slots victims_;
-  DraftList<TransferRow> departures_[3];  // by Departure
-  DraftList<SlotIndex> freed_[2];         // slots of victims, by the Timing of their rows
-  Slots vacant_;                          // free slots of the table at hand; from `early_vacant_` on, free when the
-                                          // previous iteration ends
+  DraftList<TransferRow> departures_[3];   // by Departure
+  DraftList<SlotIndex> freed_[2];          // slots of victims, by the Timing of their rows
+  std::vector<Slots> freed_of_tables_[2];  // these and other vacated slots, by Timing and table; none with one table
+  Slots vacant_;                           // free slots of the table at hand; from `early_vacant_` on, free when the
+                                           // previous iteration ends
   std::size_t early_vacant_ = 0;
 };
 

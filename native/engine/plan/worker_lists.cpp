@@ -118,6 +118,7 @@ void WorkerLists::write_pushes(const PreparedBatch& batch, const CopyDirectory& 
 void WorkerLists::write_pulls(const PreparedBatch& batch, const RowSizes& sizes, bool continued, Arena& arena,
                               WorkerPlan& plan) const {
   plan.pulls = reserve_transfers(arena, pulls[kEarly].size() + pulls[kLate].size(), pulls[kEarly].size());
+  plan.stateless_pulls = zero_column(arena.u32, sizes.tables());
   TransferWriter writer(arena, plan.pulls);
   const std::uint64_t* ids = arena.u64.data() + plan.unique_ids.begin;
   const SlotIndex* slots = arena.u32.data() + plan.unique_slots.begin;
@@ -126,13 +127,14 @@ void WorkerLists::write_pulls(const PreparedBatch& batch, const RowSizes& sizes,
   for (const Timing timing : {kEarly, kLate}) {
     for (const NeedIndex i : pulls[timing]) writer.write(timing, ids[i], slots[i], versions[i]);
   }
+  std::uint32_t* const of_tables = arena.u32.data() + plan.stateless_pulls.begin;
   const auto count = [&](auto stateless) {
     for (const NeedList& list : pulls) {
       if (sizes.uniform()) {
         const auto found = std::count_if(list.begin(), list.end(), stateless);
-        plan.stateless_pulls[0] += static_cast<std::uint32_t>(found);
+        of_tables[0] += static_cast<std::uint32_t>(found);
       } else {
-        for (const NeedIndex i : list) plan.stateless_pulls[sizes.table_of(ids[i])] += stateless(i);
+        for (const NeedIndex i : list) of_tables[sizes.table_of(ids[i])] += stateless(i);
       }
     }
   };

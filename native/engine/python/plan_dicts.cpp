@@ -166,11 +166,14 @@ IterationColumns::PerTable IterationColumns::table_counts() const {
       const std::uint64_t* const ids = columns_.arena().u64.data() + of_kinds[kind].begin;
       for (std::size_t i = 0; i < of_kinds[kind].size; ++i) ++counts[(table_in(ids[i]) * kKinds + kind) * n + j];
     }
+    const auto at = [&](Span of_tables, std::size_t t) {
+      return of_tables.size == 0 ? 0 : columns_.arena().u32[of_tables.begin + t];
+    };
     for (std::size_t t = 0; t < tables; ++t) {
       std::int64_t* const of_table = counts.data() + t * kKinds * n + j;
-      of_table[kLookups * n] -= plan.idle[t];
-      of_table[kHits * n] = of_table[kLookups * n] - (of_table[0] - plan.idle_pulls[t]);
-      of_table[kStateless * n] = plan.stateless_pulls[t];
+      of_table[kLookups * n] -= at(plan.idle, t);
+      of_table[kHits * n] = of_table[kLookups * n] - (of_table[0] - at(plan.idle_pulls, t));
+      of_table[kStateless * n] = at(plan.stateless_pulls, t);
     }
   }
   return to_numpy(std::move(counts), tables, kKinds, n);

@@ -92,12 +92,22 @@ void Replicated::use(CacheMirror& cache, const WorkerPlan& plan, const Arena& ar
 
 // Counts at each worker the replicated rows that none of its samples uses.
 void Replicated::moved(IterationPlans& plans) {
+  if (idle_.empty()) return;
+  Column<std::uint32_t>& counts = plans.arena.u32;
+  for (WorkerPlan& plan : plans.workers) {
+    plan.idle = zero_column(counts, plans.tables);
+    plan.idle_pulls = zero_column(counts, plans.tables);
+  }
   for (const auto& [x, idle] : idle_) {
     const WorkerSet latest = state_.batch.states[x].latest();
     const std::size_t table = plans.tables == 1 ? 0 : table_in(state_.batch.ids[x]);
     idle.for_each([&](unsigned j) {
-      ++plans.workers[j].idle[table];
-      plans.workers[j].idle_pulls[table] += !latest.contains(j);
+      WorkerPlan& plan = plans.workers[j];
+      const bool pulled = !latest.contains(j);
+      ++counts[plan.idle.begin + table];
+      counts[plan.idle_pulls.begin + table] += pulled;
+      ++plan.all_idle;
+      plan.all_idle_pulls += pulled;
     });
   }
 }

@@ -144,5 +144,5 @@ def test_dimensions_of_fields_are_for_data_without_tables(make_job):
     assert [feature.table for feature in job.features] == [0, 1, 0]
     with pytest.raises(InvalidArgument, match="--dims is for data without tables"):
         with_dimensions(job, [8, 16, 8])
-    with pytest.raises(InvalidArgument, match="18 different dimensions, a job has at most 16"):
-        with_dimensions(make_job(fields=17), range(9, 26))
+    with pytest.raises(InvalidArgument, match="258 different dimensions, a job has at most 256"):
+        with_dimensions(make_job(fields=257), range(9, 266))

@@ -295,8 +295,8 @@ def test_refuses_ids_of_tables_that_are_not_there() -> None:
     engine.prepare(ids([1, SECOND_TABLE + 2]))
     with pytest.raises(ValueError, match=f"id {2 * SECOND_TABLE} is of table 2, there are 2"):
         engine.prepare(ids([1, 2 * SECOND_TABLE]))
-    with pytest.raises(ValueError, match="17 tables, there may be 16"):
-        Engine([40], "lru", table_sizes=[1] * 17)
+    with pytest.raises(ValueError, match="257 tables, there may be 256"):
+        Engine([40], "lru", table_sizes=[1] * 257)
     assert len(engine.commit(workers(0))) == 1  # the batch before is still prepared
 
 

@@ -183,7 +183,7 @@ def held_in(cache: CacheColumns) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("workers", [1, 3, 9])
 def test_equals_reference_with_several_tables(policy: str, workers: int) -> None:
     rng = random.Random(f"sizes {policy} {workers}")
-    for sizes in ([1, 7, 2], [65535, 3, 40000], [4, 4]):
+    for sizes in ([1, 7, 2], [65535, 3, 40000], [4, 4], [1 + table % 99 for table in range(256)]):
         samples = 12
         reference = ReferenceEngine(
             [samples * 3 * max(sizes) + rng.choice((0, 1, 60, max(sizes))) for _ in range(workers)], policy, sizes

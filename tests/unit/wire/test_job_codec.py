@@ -196,7 +196,7 @@ def test_an_unknown_criterion_is_refused(number: int) -> None:
     [
         (lambda job: job.ClearField("tables"), "number of tables is 0"),
         (lambda job: job.tables.extend([job.tables[0]]), "two tables of the job have the same name"),
-        (lambda job: job.tables.extend([job.tables[0]] * 16), "number of tables is 17"),
+        (lambda job: job.tables.extend([job.tables[0]] * 256), "number of tables is 257"),
         (lambda job: job.ClearField("model"), "job.model is not set"),
         (lambda job: job.tables[0].ClearField("optimizer"), "optimizer.kind is 0"),
         (lambda job: setattr(job.model.dense_optimizer, "kind", 9), "optimizer.kind is 9"),
