@@ -10,7 +10,8 @@ of JSON per size and store:
 - disk that checkpoints and rows take,
 - an iteration in the median, and how much longer the iterations at the last two checkpoints took,
 - decision: the median time of a decision over the last 1,024 iterations,
-- recovery: from a `kill -9` of the parameter server to the first iteration that all workers train afterwards.
+- recovery: from a `kill -9` of the parameter server to the first iteration that all workers train afterwards; null with
+  another store than a directory, or if the job failed, with the reason.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from benchmarks.recovery import VICTIMS, Fault, NewRows, Recovered, train
 from esd.cli.report import print_json
 from esd.run.cluster import LocalCluster
 from esd.run.options import RunOptions
+from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.state import JobState
 from testbed.redis_server import redis_server
@@ -147,7 +149,7 @@ def measure(store: str, millions: float, arguments: argparse.Namespace) -> dict[
     features = numbered_ids(FIELDS)
     row_bytes = options.job(features=features, dense_features=(), parameter_servers=("any",)).table.row_bytes
     fault = Fault(VICTIMS["ps_server"], grows_for + 1)
-    disk = 0
+    disk, failure = 0, ""
     with opened(store) as place:
         course = Course(place)
 
@@ -167,6 +169,10 @@ def measure(store: str, millions: float, arguments: argparse.Namespace) -> dict[
             raise AssertionError("the run was over before it had recovered")
         except Recovered as recovered:
             seconds = recovered.args[0]
+        except FailedPrecondition as error:
+            if not disk:
+                raise
+            seconds, failure = None, str(error)  # what was measured before the fault still counts
     start, end = course.samples[0], course.samples[-1]
     peak = {name: max(sample.get(name, 0) for sample in course.samples) for name in start}
     return {
@@ -183,6 +189,7 @@ def measure(store: str, millions: float, arguments: argparse.Namespace) -> dict[
         "stall_seconds": statistics.mean(course.stalls(arguments.every)[-2:]),
         "decision_seconds": course.decision_seconds,
         "recovery_seconds": seconds,
+        "failure": failure,
     }
 
 
