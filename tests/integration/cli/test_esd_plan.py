@@ -123,8 +123,8 @@ def test_a_batch_that_is_given_stays_and_little_memory_makes_a_small_cache(advic
         (["--batch-limits", "64,16"], "the least first"),
         (["--batch", "5000"], "are fewer than 12 iterations of 5000 samples"),
         (["--model", "wdlx"], "model 'wdlx' is unknown"),
-        (["--device", "cuda:9"], "torch sees"),
-        (["--device", "gpu"], "--device is 'gpu', it must be cpu, cuda or cuda:N"),
+        (["--device", "cuda:9"], "torch can use no GPU here"),
+        (["--device", "gpu"], "--device is 'gpu', it must be cpu, auto, cuda or cuda:N"),
     ],
 )
 def test_a_mistake_is_refused_and_named(arguments: list[str], message: str) -> None:
