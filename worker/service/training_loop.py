@@ -27,8 +27,10 @@ class TrainingLoop:
     """Trains the planned iterations in order.
 
     While one trains, the rows of the next that it does not touch move already, and its own rows leave as soon as they
-    are trained, while the workers sum the dense gradients. So the rows and the sum share one round trip. Only the
-    thread that trains touches tensors, apart from copying rows out for their push.
+    are trained, while the workers sum the dense gradients. So the rows and the sum share one round trip. After a
+    checkpoint they leave when that sum has ended: it is the barrier before which every worker has reported its cut, and
+    a push that came earlier would be in the checkpoint. Only the thread that trains touches tensors, apart from copying
+    rows out for their push.
 
     Args:
         messages: the plan stream, after the membership.
@@ -71,10 +73,11 @@ class TrainingLoop:
         """Trains until the plan stream asks for the last flush, and returns its plan."""
         tasks, loop = self._mover.tasks, asyncio.get_running_loop()
         before: IterationTransfers | None = None
-        rows_trained = asyncio.Event()  # in the iteration before
-        rows_trained.set()
+        may_leave = asyncio.Event()  # whether the rows of the iteration before may
+        may_leave.set()
+        after_cut = False
         following = tasks.create_task(self._next())
-        leaving = tasks.create_task(self._leave(following, before, rows_trained))
+        leaving = tasks.create_task(self._leave(following, before, may_leave))
         confirming: asyncio.Task[None] | None = None
         while True:
             clock = _Laps()
@@ -88,8 +91,9 @@ class TrainingLoop:
                 if not current.checkpoint:
                     return current
                 await self._take_checkpoint(current)
+                after_cut = True
                 following = tasks.create_task(self._next())
-                leaving = tasks.create_task(self._leave(following, before, rows_trained))
+                leaving = tasks.create_task(self._leave(following, before, may_leave))
                 continue
 
             self.phase = WorkerPhase.PUSH
@@ -102,10 +106,13 @@ class TrainingLoop:
             pull = clock.lap()
 
             following = tasks.create_task(self._next())
-            rows_trained = asyncio.Event()
-            leaving = tasks.create_task(self._leave(following, current, rows_trained))
+            may_leave = asyncio.Event()
+            leaving = tasks.create_task(self._leave(following, current, may_leave))
             self.phase = WorkerPhase.COMPUTE
-            step = await self._train(current, partial(loop.call_soon_threadsafe, rows_trained.set))
+            let_leave = partial(loop.call_soon_threadsafe, may_leave.set)
+            step = await self._train(current, _wait_for_sum if after_cut else let_leave)
+            may_leave.set()
+            after_cut = False
             clock.lap()
             phases = PhaseTimes(plan_wait, push, pull, step.compute, step.all_reduce, step.update)
             confirming = tasks.create_task(self._confirm(current, step, phases, clock.total(), confirming))
@@ -146,9 +153,9 @@ class TrainingLoop:
         self,
         following: asyncio.Task[IterationTransfers | FlushPlan],
         before: IterationTransfers | None,
-        rows_trained: asyncio.Event,
+        may_leave: asyncio.Event,
     ) -> None:
-        """Starts the late transfers of the following plan when the rows of the one before are trained.
+        """Starts the late transfers of the following plan when the rows of the one before may leave.
 
         All pushes of the one before are durable then, which takes no time of its own: they left together with the pulls
         that its training has awaited. Otherwise these transfers could overtake a push for which another worker waits in
@@ -157,7 +164,7 @@ class TrainingLoop:
         transfers = await following
         if isinstance(transfers, FlushPlan):
             return
-        await rows_trained.wait()
+        await may_leave.wait()
         if before is not None:
             await before.stored()
         await transfers.start(early=False)
@@ -178,6 +185,10 @@ class TrainingLoop:
             groups=plan.groups,
             label_loss_sums=step.label_loss_sums,
         )
+
+
+def _wait_for_sum() -> None:
+    """Lets no row leave that is trained, before the workers have summed the dense gradients."""
 
 
 class _Laps:

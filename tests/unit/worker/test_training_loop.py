@@ -67,30 +67,37 @@ class Trainer:
     """Trains nothing, and tells which iterations it was asked for.
 
     Attributes:
-        may_sum: each iteration waits for it when its rows are trained.
+        trained: the iterations that it has begun.
+        summing: the iterations whose rows are trained.
+        sums: how many iterations may end; each waits for it when its rows are trained.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sums: int = 100) -> None:
         self.trained: list[int] = []
+        self.summing: list[int] = []
         self.asked = asyncio.Condition()
-        self.may_sum = threading.Event()
-        self.may_sum.set()
+        self.sums = threading.Semaphore(sums)
         self._loop = asyncio.get_running_loop()
 
     def step(self, plan, rows_trained) -> StepResult:
-        asyncio.run_coroutine_threadsafe(self._note(plan.iteration), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._note(self.trained, plan.iteration), self._loop).result()
         rows_trained()
-        self.may_sum.wait()
+        asyncio.run_coroutine_threadsafe(self._note(self.summing, plan.iteration), self._loop).result()
+        assert self.sums.acquire(timeout=60)
         return StepResult(0.0, (), np.zeros((1, 1), np.uint16), 0.0, 0.0, 0.0)
 
-    async def _note(self, iteration: int) -> None:
+    async def _note(self, iterations: list[int], iteration: int) -> None:
         async with self.asked:
-            self.trained.append(iteration)
+            iterations.append(iteration)
             self.asked.notify_all()
 
     async def until(self, iteration: int) -> None:
         async with self.asked:
             await self.asked.wait_for(lambda: iteration in self.trained)
+
+    async def until_summing(self, iteration: int) -> None:
+        async with self.asked:
+            await self.asked.wait_for(lambda: iteration in self.summing)
 
 
 def messages_of(hand_made):
@@ -100,7 +107,17 @@ def messages_of(hand_made):
     yield FlushPlan(1, 3, hand_made.rows((7, 0, 3)), hand_made.gradients())
 
 
-def loop_over(hand_made, mover, trainer, thread, sync) -> TrainingLoop:
+def messages_with_a_checkpoint(hand_made):
+    """Iteration 1 is the first after the checkpoint, so iteration 2 has the first push that is not of it."""
+    yield hand_made.plan(0, pulls=[(7, 0, 0)], train=[(7, 0, 0, ALONE)])
+    yield FlushPlan(1, 1, hand_made.rows((7, 0, 1)), hand_made.gradients(), checkpoint=True)
+    yield hand_made.plan(1, train=[(7, 0, 1, ALONE)])
+    yield hand_made.plan(2, update_rows=hand_made.rows((7, 0, 2)), train=[(7, 0, 2, ALONE)])
+    yield hand_made.plan(3, update_rows=hand_made.rows((7, 0, 3)), train=[(7, 0, 3, ALONE)])
+    yield FlushPlan(1, 4, hand_made.rows((7, 0, 4)), hand_made.gradients())
+
+
+def loop_over(hand_made, mover, trainer, thread, sync, messages_of=messages_of, checkpoints=()) -> TrainingLoop:
     async def messages():
         for plan in messages_of(hand_made):
             yield plan
@@ -108,13 +125,13 @@ def loop_over(hand_made, mover, trainer, thread, sync) -> TrainingLoop:
     def confirm(_report):
         pass
 
-    async def no_checkpoint(_plan):
-        raise AssertionError
+    async def take_checkpoint(plan):
+        assert plan.iteration in checkpoints
 
     return TrainingLoop(
         messages(), CacheBook([1], 0, 1, 0), mover,
         lambda current, rows_trained: run_in(thread, trainer.step, current.plan, rows_trained),
-        SimpleNamespace(uplink=SimpleNamespace(take=lambda: 0.0)), confirm, no_checkpoint,
+        SimpleNamespace(uplink=SimpleNamespace(take=lambda: 0.0)), confirm, take_checkpoint,
         sync=sync,
     )  # fmt: skip
 
@@ -149,8 +166,7 @@ async def test_what_waits_for_pushes_that_are_not_durable(plans, sync):
 async def test_rows_leave_when_they_are_trained_while_the_workers_sum(plans):
     """So the rows of the next iteration and the sum of this one share a round trip."""
     async with asyncio.TaskGroup() as tasks:
-        mover, trainer = HeldMover(tasks), Trainer()
-        trainer.may_sum.clear()
+        mover, trainer = HeldMover(tasks), Trainer(sums=0)
         with ThreadPoolExecutor(1) as thread:
             running = tasks.create_task(loop_over(plans, mover, trainer, thread, Full()).run())
             try:
@@ -158,11 +174,32 @@ async def test_rows_leave_when_they_are_trained_while_the_workers_sum(plans):
                     await mover.sent.wait()  # the row of iteration 1
                 assert trainer.trained == [0]
             finally:
-                trainer.may_sum.set()
+                trainer.sums.release(3)
             mover.stored[0].set_result(None)
             await mover.sent_twice.wait()
             mover.stored[1].set_result(None)
             await running
+
+
+async def test_no_row_leaves_after_a_checkpoint_before_the_workers_have_summed(plans):
+    """Another worker's cut may still be on its way until then, and the push would be in the checkpoint."""
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        mover, trainer = HeldMover(tasks), Trainer(sums=1)
+        with ThreadPoolExecutor(1) as thread:
+            loop = loop_over(plans, mover, trainer, thread, Full(), messages_with_a_checkpoint, checkpoints=(1,))
+            running = tasks.create_task(loop.run())
+            try:
+                await trainer.until_summing(1)
+                await settled()
+                assert not mover.sent.is_set()
+                trainer.sums.release()
+                await mover.sent.wait()  # the row of iteration 1, when its sum has ended
+                mover.stored[0].set_result(None)
+                await mover.sent_twice.wait()  # the row of iteration 2, while the workers sum
+            finally:
+                trainer.sums.release(100)
+            mover.stored[1].set_result(None)
+            assert (await running).iteration == 4
 
 
 class BusyTrainer(Trainer):
