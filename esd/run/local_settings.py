@@ -107,7 +107,7 @@ class LocalSettings:
                 + "".join(f"\n  {line}" for line in not_taken)
                 + "\nunset them, or start the services by `esd serve` and train with --dispatcher"
             )
-        device = self.devices()[0]
+        device = next(iter(self.devices()), "cpu")
         place = {"name": "worker-0", "dispatcher": "127.0.0.1:1", "link": 1e9, "cache_rows": 1, "device": device}
         mistakes = [
             *_mistakes(ParameterServerSettings, self._server(), self.shards),
