@@ -45,7 +45,7 @@ _JOB = JobSpec(
     parameter_servers=("127.0.0.1:1",),
 )
 _LEASES = ("lease-of-first--", "lease-of-second-")
-_WAITING = {"Exchange", "Sum", "Attend", "GetGroupKey", "Submit", "Deliver"}
+_WAITING = {"Exchange", "Sum", "Attend", "WatchPlans", "GetGroupKey", "Submit", "Deliver"}
 _ASKING = {"CreateJob", "Meet"}
 
 

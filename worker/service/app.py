@@ -39,6 +39,8 @@ async def serve_worker(stop: StopEvent) -> None:
         await working
     else:
         _log.warning("stopped before the end of the stream")
+        # A closed session fails in its thread, which asyncio would log as an error that nothing has read.
+        working.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.to_thread(session.close)  # the thread that trains is not waited for
 
 
