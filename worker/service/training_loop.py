@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -109,8 +110,8 @@ class TrainingLoop:
             may_leave = asyncio.Event()
             leaving = tasks.create_task(self._leave(following, current, may_leave))
             self.phase = WorkerPhase.COMPUTE
-            let_leave = partial(loop.call_soon_threadsafe, may_leave.set)
-            step = await self._train(current, _wait_for_sum if after_cut else let_leave)
+            let_leave = _wait_for_sum if after_cut else partial(_set, loop, may_leave)
+            step = await self._train(current, let_leave)
             may_leave.set()
             after_cut = False
             clock.lap()
@@ -185,6 +186,12 @@ class TrainingLoop:
             groups=plan.groups,
             label_loss_sums=step.label_loss_sums,
         )
+
+
+def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    """Sets an event from the thread that trains, which may outlive the loop when its session is closed."""
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(event.set)
 
 
 def _wait_for_sum() -> None:
