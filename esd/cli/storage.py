@@ -63,7 +63,7 @@ AtMaxRows = Annotated[
 RowTtl = Annotated[
     int,
     typer.Option(
-        metavar="ITERATIONS",
+        metavar="N",
         **within("row_ttl"),
         help="Iterations without a training after which a row is forgotten, with its optimizer state; 0: none. A table "
         "of the --schema may have its own.",

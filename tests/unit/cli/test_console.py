@@ -20,7 +20,7 @@ def test_a_character_that_an_output_lacks_is_escaped(monkeypatch: pytest.MonkeyP
         print("größe \udcff", file=stream, flush=True)
         assert isinstance(stream, io.TextIOWrapper)
         assert isinstance(stream.buffer, io.BytesIO)
-        assert stream.buffer.getvalue() == b"gr\\xf6\\xdfe \\udcff\n"
+        assert stream.buffer.getvalue() == b"gr\\u00f6\\u00dfe \\udcff\n"
 
 
 def test_outputs_that_are_closed_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
