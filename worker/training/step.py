@@ -267,8 +267,14 @@ class Step:
                 cache.train(rows, row.grad, shared, table.optimizer, self._rate(table), self.iteration + 1)
 
     def _sum(self) -> None:
-        """Sums the gradients and buffers that all workers share. Every worker starts the sums in this order."""
+        """Sums the gradients and buffers that all workers share. Every worker starts the sums in this order.
+
+        A model without trained parameters sums one zero: checkpoints and forgotten rows rely on a sum in each iteration
+        as their barrier.
+        """
         self._parameters.start()
+        if not len(self._parameters.gradients):
+            self._parameters.reducer.start(torch.zeros(1, device=self._device))
         self._shared.start(self._parameters.reducer, zeros=not len(self))
         self._parameters.buffers.start(leads=0 in self.positions, zeros=not len(self))
         self._parameters.wait()  # for all of them

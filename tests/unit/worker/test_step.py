@@ -53,12 +53,13 @@ class RecordingGroup:
 def begin(plans, make_job):
     """Begins a step of two samples of four ids each, over the rows of a cache that it returns, too."""
 
-    def begin(group=None, samples=2, labels=1, contributors=0b1, rows_trained=lambda: None):
+    def begin(group=None, samples=2, labels=1, contributors=0b1, rows_trained=lambda: None, trained=True):
         job = make_job(optimizer=OptimizerSpec(OptimizerKind.SGD, learning_rate=0.1))
         cache = RowCache(ROWS, job.table.row_width, CPU)
         cache.write(np.arange(ROWS, dtype=np.uint32), np.ones((ROWS, job.table.row_width), np.float32))
-        net = Net()
-        own = OwnModel(net, torch.optim.SGD(net.parameters(), lr=0.1))
+        net = Net().requires_grad_(trained)
+        trains = [each for each in net.parameters() if each.requires_grad]
+        own = OwnModel(net, torch.optim.SGD([{"params": trains}], lr=0.1))
         dense = own.of_epoch(job, Alone() if group is None else RingReducer(group, 2), CPU)
         ids = 4 * samples
         plan = plans.plan(0, train=[(x, x, 0, contributors) for x in range(ids)])
@@ -176,3 +177,13 @@ def test_rows_of_one_worker_may_leave_before_the_sums_end_and_replicated_ones_af
         step.optimise()
         assert group.events.count("rows") == 1
         assert (group.events.index("rows") < group.events.index("a sum ends")) == early
+
+
+def test_a_model_without_trained_parameters_sums_all_the_same(begin):
+    """Each sum is the barrier on which checkpoints rely."""
+    group = RecordingGroup()
+    step, _, net = begin(group=group, trained=False)
+    losses, scores = losses_of(step, net)
+    step.backward(losses, scores=scores)
+    step.optimise()
+    assert group.events == ["a sum starts", "a sum ends"]
