@@ -21,7 +21,7 @@ TOLERANCE = 1e-4
 MODEL_TOLERANCE = {OptimizerKind.SGD: 1e-5, OptimizerKind.ROWWISE_ADAGRAD: 1e-4, OptimizerKind.ADAM: 1e-2}
 _CLOSE = ("iterations", "samples", "loss", "auc")
 _COUNTED = ("operations", "cost_seconds")  # equal where decisions depend on no measurement
-_FIGURES = ("iteration", "loss", "auc")  # of an evaluation
+_FIGURES = ("loss", "auc")  # of an evaluation
 
 
 @dataclass
@@ -68,8 +68,8 @@ class Undisturbed:
                 exact = _COUNTED
         differing = [figure for figure in _CLOSE if not np.isclose(result[figure], expected[figure], tolerance, 0)]
         differing += [figure for figure in exact if result[figure] != expected[figure]]
-        if not _same_evaluations(result, expected, tolerance, missed):
-            differing.append("evaluations")
+        at = _differing_evaluations(result, expected, tolerance, missed)
+        differing += [f"the evaluation at iteration {iteration}" for iteration in at]
         verdict = "bit-identical" if distance == 0 else f"off by {distance:.1e}"
         verdict += "".join(f", {figure} differs" for figure in differing)
         return near and not differing, verdict
@@ -84,12 +84,22 @@ async def train_earlier(training: Training, store: str | Path, place: Path) -> N
         await run(earlier, store, folder, lambda _system, _state: None)
 
 
-def _same_evaluations(result: Result, expected: Result, tolerance: float, missed: Collection[int]) -> bool:
+def _differing_evaluations(result: Result, expected: Result, tolerance: float, missed: Collection[int]) -> list[int]:
+    """Returns the iterations whose evaluations differ, or of which only one run has an evaluation, but for missed ones.
+
+    An evaluation is of the rows of a checkpoint, so this also finds a checkpoint to which no run goes back.
+    """
     figures, others = (
-        [[each[name] for name in _FIGURES] for each in run["evaluations"] if each["iteration"] not in missed]
+        {each["iteration"]: [each[name] for name in _FIGURES] for each in run["evaluations"]}
         for run in (result, expected)
     )
-    return len(figures) == len(others) and bool(np.allclose(figures, others, tolerance, 0, equal_nan=True))
+    return sorted(
+        at
+        for at in (figures.keys() | others.keys()) - set(missed)
+        if at not in figures
+        or at not in others
+        or not np.allclose(figures[at], others[at], tolerance, 0, equal_nan=True)
+    )
 
 
 def difference(place: Path, undisturbed: Path) -> float:
