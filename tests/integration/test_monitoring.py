@@ -37,6 +37,7 @@ OPTIONS = RunOptions(
     learning_rate=0.05,
     iterations=150,
     max_rows=1_000_000,
+    row_ttl=1_000,
     budget="auto",
     seed=3,
 )
@@ -73,7 +74,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     (directory / "redis").mkdir()
     with asyncio.Runner() as runner, redis_server(directory / "redis") as redis:
         chosen = training_stream(OPTIONS)
-        stream = GroupedStream(chosen.dataset, chosen.limit, chosen.batch_size)
+        stream = GroupedStream(chosen.dataset, chosen.limit, chosen.batch_size, chosen.whole)
         cluster_context = LocalCluster(
             shards=1, store=redis.url, worker_links=OPTIONS.bandwidths(), cache_rows=[400, 400], logs=directory
         )
