@@ -95,7 +95,9 @@ def interrupted_run(options: RunOptions, interruption: Interruption, **where: An
         stream = training_stream(chosen)
         looked_at = LOOKAHEAD if options.sync == "proactive" else 0  # of the batches behind the one that is planned
         ahead = (interruption.iteration + AHEAD + looked_at) * stream.batch_size
-        return HeldBack(stream.dataset, stream.limit, stream.batch_size, stream.held_back, ahead, interruption)
+        return HeldBack(
+            stream.dataset, stream.limit, stream.batch_size, stream.whole, stream.held_back, ahead, interruption
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepare, "training_stream", held_back)
