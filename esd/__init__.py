@@ -5,8 +5,8 @@
     with esd.DispatcherClient("127.0.0.1:50051") as dispatcher:
         state = dispatcher.describe()
 
-The vocabulary is here at once. Names that need gRPC, the native kernels or torch, as models and sessions do, are
-imported when they are first used.
+The vocabulary of a job is here at once. Other names are imported when they are first used: they take time, or need
+gRPC, the native kernels or torch, as models and sessions do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from esd.services.domain import errors
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.dense_sums import DenseSum, parse_dense_sum
 from esd.services.domain.features import Feature, Pooling
-from esd.services.domain.hybrid import HybridResult
 from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import (
@@ -30,31 +29,9 @@ from esd.services.domain.mechanisms import (
     LaiaReading,
     MechanismOptions,
 )
-from esd.services.domain.plans import (
-    EndOfStream,
-    FlushPlan,
-    GradientTransfers,
-    IterationPlan,
-    Membership,
-    PlanMessage,
-    Reload,
-    Transfers,
-)
-from esd.services.domain.reports import (
-    FailureReport,
-    FlushReport,
-    IterationReport,
-    Lease,
-    PhaseTimes,
-    Registration,
-    TransferCounts,
-    WorkerPhase,
-)
 from esd.services.domain.schedules import Decay, Schedule
-from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, WorkerState
 from esd.services.domain.sync import Sync, parse_sync
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from esd.services.domain.watched import MoveReason, Moves, PlanStage, WatchedPlans, WorkerMoves
 
 if TYPE_CHECKING:
     from esd.data.schema import Id, IdList, Schema, TableOptions
@@ -65,6 +42,29 @@ if TYPE_CHECKING:
     from esd.services.clients.parameter_server import ParameterServerConnection
     from esd.services.clients.rows import RowClient
     from esd.services.clients.tables import TableClient
+    from esd.services.domain.hybrid import HybridResult
+    from esd.services.domain.plans import (
+        EndOfStream,
+        FlushPlan,
+        GradientTransfers,
+        IterationPlan,
+        Membership,
+        PlanMessage,
+        Reload,
+        Transfers,
+    )
+    from esd.services.domain.reports import (
+        FailureReport,
+        FlushReport,
+        IterationReport,
+        Lease,
+        PhaseTimes,
+        Registration,
+        TransferCounts,
+        WorkerPhase,
+    )
+    from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, WorkerState
+    from esd.services.domain.watched import MoveReason, Moves, PlanStage, WatchedPlans, WorkerMoves
     from esd.services.runtime.security import Credentials
     from esd.session import Session
     from esd.tables import read
@@ -156,21 +156,48 @@ _WHEN_USED = {
     "CheckpointClient": "esd.services.clients.checkpoints",
     "Credentials": "esd.services.runtime.security",
     "DispatcherClient": "esd.services.clients.dispatcher",
-    "Jagged": "esd.worker.models.inputs",
-    "Model": "esd.worker.models.model",
-    "ModelInputs": "esd.worker.models.inputs",
-    "ParameterServerConnection": "esd.services.clients.parameter_server",
-    "RowClient": "esd.services.clients.rows",
-    "TableClient": "esd.services.clients.tables",
+    "EndOfStream": "esd.services.domain.plans",
+    "Evaluation": "esd.services.domain.state",
+    "FailureReport": "esd.services.domain.reports",
+    "FlushPlan": "esd.services.domain.plans",
+    "FlushReport": "esd.services.domain.reports",
+    "GradientTransfers": "esd.services.domain.plans",
+    "hybrid_dis": "esd.hybrid",
+    "HybridResult": "esd.services.domain.hybrid",
     "Id": "esd.data.schema",
     "IdList": "esd.data.schema",
+    "IterationPlan": "esd.services.domain.plans",
+    "IterationReport": "esd.services.domain.reports",
+    "Jagged": "esd.worker.models.inputs",
+    "JobPhase": "esd.services.domain.state",
+    "JobState": "esd.services.domain.state",
+    "Lease": "esd.services.domain.reports",
+    "Membership": "esd.services.domain.plans",
+    "Model": "esd.worker.models.model",
+    "ModelInputs": "esd.worker.models.inputs",
+    "MoveReason": "esd.services.domain.watched",
+    "Moves": "esd.services.domain.watched",
+    "ParameterServerConnection": "esd.services.clients.parameter_server",
+    "PhaseTimes": "esd.services.domain.reports",
+    "PlanMessage": "esd.services.domain.plans",
+    "PlanStage": "esd.services.domain.watched",
+    "Quality": "esd.services.domain.state",
+    "read": "esd.tables",
+    "Registration": "esd.services.domain.reports",
+    "Reload": "esd.services.domain.plans",
+    "RowClient": "esd.services.clients.rows",
     "Schema": "esd.data.schema",
     "Session": "esd.session",
     "Step": "esd.worker.training.step",
+    "TableClient": "esd.services.clients.tables",
     "TableOptions": "esd.data.schema",
     "TrainedModel": "esd.worker.training.trained",
-    "hybrid_dis": "esd.hybrid",
-    "read": "esd.tables",
+    "TransferCounts": "esd.services.domain.reports",
+    "Transfers": "esd.services.domain.plans",
+    "WatchedPlans": "esd.services.domain.watched",
+    "WorkerMoves": "esd.services.domain.watched",
+    "WorkerPhase": "esd.services.domain.reports",
+    "WorkerState": "esd.services.domain.state",
 }
 
 
