@@ -90,7 +90,8 @@ def test_a_run_goes_back_and_on_with_other_shards_and_workers(place, tmp_path):
     assert [each["iteration"] for each in listed] == [48, 64, 72]  # the last at the end
     assert [each["samples"] for each in listed] == [32 * 48, 32 * 64, 32 * 72]
     assert listed[-1]["cuts"] == [16, 32, 48, 64, 72]
-    assert all(0 < each["rows_changed"] < each["rows"] and each["bytes"] > 0 for each in listed)
+    # The directory writes all rows again when its files would hold more than 1.5 of each.
+    assert all(0 < each["rows_changed"] <= each["rows"] and each["bytes"] > 0 for each in listed)
     assert "64" in place.esd("list").stdout
     assert all(not each["damage"] for each in place.json("verify")["checkpoints"])
 
