@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import grpc
 from esd.protos import ps_pb2, ps_pb2_grpc
 from esd.ps_server.core.parts import part_of
 from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import BlobStore
 from esd.ps_server.core.tables import Tables
 from esd.ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
 from esd.ps_server.service.exchange import ExchangeService
@@ -146,7 +147,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self, request: ps_pb2.GetDenseRequest, context: Context
     ) -> AsyncIterator[ps_pb2.GetDenseResponse]:
         blobs = self._tables.get(request.table).blobs
-        stored = part_of(blobs, request.checkpoint, DENSE_PART) if request.checkpoint else iter([blobs.get_dense()])
+        stored = part_of(blobs, request.checkpoint, DENSE_PART) if request.checkpoint else _latest_dense(blobs)
         if (data := await self._threads.read(next, stored, None)) is None:
             where = f" at checkpoint {request.checkpoint}" if request.checkpoint else " yet; PutDense stores them"
             raise NotFound(f"table {request.table!r} has no dense parameters{where}")
@@ -298,3 +299,8 @@ class _WaitingPulls(dict[str, WaitingPulls]):
 
     def __missing__(self, table: str) -> WaitingPulls:
         return self.setdefault(table, WaitingPulls(table))
+
+
+def _latest_dense(blobs: BlobStore) -> Iterator[bytes | None]:
+    """Yields the dense parameters, which are read by the caller of `next`: a thread, and not the event loop."""
+    yield blobs.get_dense()
