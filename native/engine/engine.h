@@ -13,10 +13,10 @@
 
 #include "engine/batch/prepared_batch.h"
 #include "engine/batch/preview.h"
-#include "engine/batch/scores.h"
 #include "engine/batch/row_limit.h"
 #include "engine/batch/row_sizes.h"
 #include "engine/batch/row_ttl.h"
+#include "engine/batch/scores.h"
 #include "engine/batch/training_history.h"
 #include "engine/cache/cache_mirror.h"
 #include "engine/joint/reuse.h"
