@@ -5,8 +5,7 @@ import re
 import pytest
 from prometheus_client import Metric
 
-from esd.services.runtime.metrics import REGISTRY
-from esd.services.runtime.metrics_page import BY_SERVICE, EVERY_SERVICE
+from esd.services.runtime.metrics import BY_SERVICE, EVERY_SERVICE, REGISTRY
 
 OURS = [family for family in REGISTRY.collect() if not family.name.startswith("process_")]
 LABELS = {
