@@ -77,8 +77,7 @@ class TrainingLoop:
         may_leave = asyncio.Event()  # whether the rows of the iteration before may
         may_leave.set()
         after_cut = False
-        following = tasks.create_task(self._next())
-        leaving = tasks.create_task(self._leave(following, before, may_leave))
+        following, leaving = self._follow(before, may_leave)
         confirming: asyncio.Task[None] | None = None
         while True:
             clock = _Laps()
@@ -93,8 +92,7 @@ class TrainingLoop:
                     return current
                 await self._take_checkpoint(current)
                 after_cut = True
-                following = tasks.create_task(self._next())
-                leaving = tasks.create_task(self._leave(following, before, may_leave))
+                following, leaving = self._follow(before, may_leave)
                 continue
 
             self.phase = WorkerPhase.PUSH
@@ -106,9 +104,8 @@ class TrainingLoop:
             await current.pulled()
             pull = clock.lap()
 
-            following = tasks.create_task(self._next())
             may_leave = asyncio.Event()
-            leaving = tasks.create_task(self._leave(following, current, may_leave))
+            following, leaving = self._follow(current, may_leave)
             self.phase = WorkerPhase.COMPUTE
             let_leave = _wait_for_sum if after_cut else partial(_set, loop, may_leave)
             step = await self._train(current, let_leave)
@@ -149,6 +146,13 @@ class TrainingLoop:
         transfers = IterationTransfers(message, self._mover)
         await transfers.start(early=True)
         return transfers
+
+    def _follow(
+        self, before: IterationTransfers | None, may_leave: asyncio.Event
+    ) -> tuple[asyncio.Task[IterationTransfers | FlushPlan], asyncio.Task[None]]:
+        """Begins the transfers of the next plan: the early ones, and the late ones when `before` lets them leave."""
+        following = self._mover.tasks.create_task(self._next())
+        return following, self._mover.tasks.create_task(self._leave(following, before, may_leave))
 
     async def _leave(
         self,
