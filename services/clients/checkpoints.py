@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from esd.protos import ps_pb2
 from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.domain.batches import LogEntry
-from esd.services.domain.parts import is_last, piece_name, pieces
+from esd.services.domain.parts import is_last, named_pieces, piece_name
 from esd.services.domain.tables import TableSpec
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.status import domain_errors
@@ -101,7 +101,7 @@ class CheckpointClient:
         """Stores a named part of a checkpoint that is made in `epoch`, of any size, and returns its bytes."""
         table, size = self._table.name, self._server.traffic.chunk_bytes
         stored = 0
-        for piece, content in pieces(name, data):
+        for piece, content in named_pieces(name, data):
             chunks = part_chunks(table, checkpoint, piece, content, size, epoch=epoch)
             stored += await self._server.upload(self._server.stub.PutPart, chunks, len(content))
         return stored

@@ -124,9 +124,7 @@ class SampleBatch:
     @property
     def sizes(self) -> NDArray[np.int64]:
         """The bytes of each sample, int64 [k]: of its ids, features, labels, lengths, weight and group."""
-        columns = (self.dense, self.labels, self.lengths, self.weights, self.groups)
-        fixed = sum(each.nbytes // max(1, len(self)) for each in columns if each is not None)
-        return np.diff(self.begins) * self.ids.itemsize + fixed
+        return np.diff(self.begins) * self.ids.itemsize + (self.nbytes - self.ids.nbytes) // max(1, len(self))
 
     @property
     def nbytes(self) -> int:

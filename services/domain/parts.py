@@ -16,7 +16,7 @@ def piece_name(part: str, number: int) -> str:
     return f"{part}-{number}" if number else part
 
 
-def pieces(part: str, data: bytes, size: int = PIECE_BYTES) -> Iterator[tuple[str, bytes]]:
+def named_pieces(part: str, data: bytes, size: int = PIECE_BYTES) -> Iterator[tuple[str, bytes]]:
     """Yields the pieces of a part with their names."""
     for number, start in enumerate(range(0, len(data) + 1, size)):
         yield piece_name(part, number), data[start : start + size]

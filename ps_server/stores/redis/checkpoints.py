@@ -13,7 +13,7 @@ from esd.ps_server.stores.redis.claim import Claim
 from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply
 from esd.ps_server.stores.redis.layout import number
 from esd.services.domain.errors import FailedPrecondition
-from esd.services.domain.parts import PIECE_BYTES, is_last, piece_name, pieces
+from esd.services.domain.parts import PIECE_BYTES, is_last, named_pieces, piece_name
 
 _NO_CHECKPOINT = 0
 _LONG = "dense, of several pieces"
@@ -100,7 +100,7 @@ class RedisBlobs:
             self._set_dense(sealed("dense", data))
             return
         digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
-        for name, content in pieces("dense", data):
+        for name, content in named_pieces("dense", data):
             if name == "dense":
                 self._set_dense(sealed(_LONG, digest + content))
             else:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from esd.services.domain.parts import is_last, pieces
+from esd.services.domain.parts import is_last, named_pieces
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from esd.services.domain.parts import is_last, pieces
 )
 def test_pieces_join_to_the_whole_and_tell_the_last(size: int, names: list[str]) -> None:
     data = bytes(range(size))
-    stored = dict(pieces("engine", data, 10))
+    stored = dict(named_pieces("engine", data, 10))
     assert list(stored) == names
     assert b"".join(stored.values()) == data
     assert [is_last(each, 10) for each in stored.values()] == [False] * (len(names) - 1) + [True]
