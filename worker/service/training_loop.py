@@ -28,10 +28,11 @@ class TrainingLoop:
     """Trains the planned iterations in order.
 
     While one trains, the rows of the next that it does not touch move already, and its own rows leave as soon as they
-    are trained, while the workers sum the dense gradients. So the rows and the sum share one round trip. After a
-    checkpoint they leave when that sum has ended: it is the barrier before which every worker has reported its cut, and
-    a push that came earlier would be in the checkpoint. Only the thread that trains touches tensors, apart from copying
-    rows out for their push.
+    are trained, while the workers sum the dense gradients. So the rows and the sum share one round trip. In the first
+    iteration of an epoch, and in the first after a checkpoint, they leave when that sum has ended. The sum is the
+    barrier before which every worker has loaded its rows and has reported its cut: a push that came earlier would
+    overtake a load of the same row, or would be in the checkpoint. Only the thread that trains touches tensors, apart
+    from copying rows out for their push.
 
     Args:
         messages: the plan stream, after the membership.
@@ -76,7 +77,7 @@ class TrainingLoop:
         before: IterationTransfers | None = None
         may_leave = asyncio.Event()  # whether the rows of the iteration before may
         may_leave.set()
-        after_cut = False
+        barrier = True  # whether the rows wait for the end of the sum
         following, leaving = self._follow(before, may_leave)
         confirming: asyncio.Task[None] | None = None
         while True:
@@ -91,7 +92,7 @@ class TrainingLoop:
                 if not current.checkpoint:
                     return current
                 await self._take_checkpoint(current)
-                after_cut = True
+                barrier = True
                 following, leaving = self._follow(before, may_leave)
                 continue
 
@@ -107,10 +108,10 @@ class TrainingLoop:
             may_leave = asyncio.Event()
             following, leaving = self._follow(current, may_leave)
             self.phase = WorkerPhase.COMPUTE
-            let_leave = _wait_for_sum if after_cut else partial(_set, loop, may_leave)
+            let_leave = _wait_for_sum if barrier else partial(_set, loop, may_leave)
             step = await self._train(current, let_leave)
             may_leave.set()
-            after_cut = False
+            barrier = False
             clock.lap()
             phases = PhaseTimes(plan_wait, push, pull, step.compute, step.all_reduce, step.update)
             confirming = tasks.create_task(self._confirm(current, step, phases, clock.total(), confirming))

@@ -166,19 +166,39 @@ async def test_what_waits_for_pushes_that_are_not_durable(plans, sync):
 async def test_rows_leave_when_they_are_trained_while_the_workers_sum(plans):
     """So the rows of the next iteration and the sum of this one share a round trip."""
     async with asyncio.TaskGroup() as tasks:
-        mover, trainer = HeldMover(tasks), Trainer(sums=0)
+        mover, trainer = HeldMover(tasks), Trainer(sums=1)
         with ThreadPoolExecutor(1) as thread:
             running = tasks.create_task(loop_over(plans, mover, trainer, thread, Full()).run())
             try:
                 async with asyncio.timeout(20):
                     await mover.sent.wait()  # the row of iteration 1
-                assert trainer.trained == [0]
+                    mover.stored[0].set_result(None)
+                    await mover.sent_twice.wait()  # the row of iteration 2
+                assert trainer.trained == [0, 1]
             finally:
                 trainer.sums.release(3)
-            mover.stored[0].set_result(None)
-            await mover.sent_twice.wait()
             mover.stored[1].set_result(None)
             await running
+
+
+async def test_no_row_leaves_in_an_epoch_before_the_workers_have_summed_once(plans):
+    """Another worker may still load the row at the version of the checkpoint, and the server has only the latest."""
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        mover, trainer = HeldMover(tasks), Trainer(sums=0)
+        with ThreadPoolExecutor(1) as thread:
+            running = tasks.create_task(loop_over(plans, mover, trainer, thread, Full()).run())
+            try:
+                await trainer.until_summing(0)
+                await settled()
+                assert not mover.sent.is_set()
+                trainer.sums.release()
+                await mover.sent.wait()  # the row of iteration 1, when the sum of iteration 0 has ended
+                mover.stored[0].set_result(None)
+                await mover.sent_twice.wait()
+            finally:
+                trainer.sums.release(100)
+            mover.stored[1].set_result(None)
+            assert (await running).iteration == 3
 
 
 async def test_no_row_leaves_after_a_checkpoint_before_the_workers_have_summed(plans):
