@@ -22,6 +22,7 @@ MODEL_TOLERANCE = {OptimizerKind.SGD: 1e-5, OptimizerKind.ROWWISE_ADAGRAD: 1e-4,
 _CLOSE = ("iterations", "samples", "loss", "auc")
 _COUNTED = ("operations", "cost_seconds")  # equal where decisions depend on no measurement
 _FIGURES = ("loss", "auc")  # of an evaluation
+_OVERTAKEN = "the pull wants the older version"  # in a cause: some push came too early, which no misfortune can do
 
 
 @dataclass
@@ -48,6 +49,8 @@ class Undisturbed:
     ) -> tuple[bool, str]:
         """Compares the model of a finished run with the undisturbed one, and describes the difference in words.
 
+        A run with the right model is bad too if it recovered where nothing had happened to it.
+
         Args:
             training: the training.
             trained: the run.
@@ -72,7 +75,9 @@ class Undisturbed:
         differing += [f"the evaluation at iteration {iteration}" for iteration in at]
         verdict = "bit-identical" if distance == 0 else f"off by {distance:.1e}"
         verdict += "".join(f", {figure} differs" for figure in differing)
-        return near and not differing, verdict
+        needless = [each.cause for each in trained.state.recoveries if _OVERTAKEN in each.cause]
+        verdict += "".join(f", a recovery without need: {cause}" for cause in needless)
+        return near and not differing and not needless, verdict
 
 
 async def train_earlier(training: Training, store: str | Path, place: Path) -> None:
