@@ -5,33 +5,14 @@
     with esd.DispatcherClient("127.0.0.1:50051") as dispatcher:
         state = dispatcher.describe()
 
-The vocabulary of a job is here at once. Other names are imported when they are first used: they take time, or need
-gRPC, the native kernels or torch, as models and sessions do.
+A name is imported when it is first used: some take time, or need numpy, gRPC, the native kernels or torch, and the
+command `esd` needs none of them to answer.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from esd.services.domain import errors
-from esd.services.domain.batches import SampleBatch
-from esd.services.domain.dense_sums import DenseSum, parse_dense_sum
-from esd.services.domain.features import Feature, Pooling
-from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
-from esd.services.domain.losses import Loss
-from esd.services.domain.mechanisms import (
-    Criterion,
-    EsdOptions,
-    HashOptions,
-    JointOptions,
-    LaiaOptions,
-    LaiaReading,
-    MechanismOptions,
-)
-from esd.services.domain.schedules import Decay, Schedule
-from esd.services.domain.sync import Sync, parse_sync
-from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 
 if TYPE_CHECKING:
     from esd.data.schema import Id, IdList, Schema, TableOptions
@@ -42,7 +23,22 @@ if TYPE_CHECKING:
     from esd.services.clients.parameter_server import ParameterServerConnection
     from esd.services.clients.rows import RowClient
     from esd.services.clients.tables import TableClient
+    from esd.services.domain import errors
+    from esd.services.domain.batches import SampleBatch
+    from esd.services.domain.dense_sums import DenseSum, parse_dense_sum
+    from esd.services.domain.features import Feature, Pooling
     from esd.services.domain.hybrid import HybridResult
+    from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+    from esd.services.domain.losses import Loss
+    from esd.services.domain.mechanisms import (
+        Criterion,
+        EsdOptions,
+        HashOptions,
+        JointOptions,
+        LaiaOptions,
+        LaiaReading,
+        MechanismOptions,
+    )
     from esd.services.domain.plans import (
         EndOfStream,
         FlushPlan,
@@ -63,7 +59,10 @@ if TYPE_CHECKING:
         TransferCounts,
         WorkerPhase,
     )
+    from esd.services.domain.schedules import Decay, Schedule
     from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, WorkerState
+    from esd.services.domain.sync import Sync, parse_sync
+    from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
     from esd.services.domain.watched import MoveReason, Moves, PlanStage, WatchedPlans, WorkerMoves
     from esd.services.runtime.security import Credentials
     from esd.session import Session
@@ -150,18 +149,24 @@ __all__ = [
     "read",
 ]
 
-# The modules of the names that are imported when they are first used.
-_WHEN_USED = {
+_MODULES = {
     "AsyncDispatcherClient": "esd.services.clients.dispatcher_async",
     "CheckpointClient": "esd.services.clients.checkpoints",
     "Credentials": "esd.services.runtime.security",
+    "Criterion": "esd.services.domain.mechanisms",
+    "Decay": "esd.services.domain.schedules",
+    "DenseSum": "esd.services.domain.dense_sums",
     "DispatcherClient": "esd.services.clients.dispatcher",
     "EndOfStream": "esd.services.domain.plans",
+    "equal_workloads": "esd.services.domain.jobs",
+    "EsdOptions": "esd.services.domain.mechanisms",
     "Evaluation": "esd.services.domain.state",
     "FailureReport": "esd.services.domain.reports",
+    "Feature": "esd.services.domain.features",
     "FlushPlan": "esd.services.domain.plans",
     "FlushReport": "esd.services.domain.reports",
     "GradientTransfers": "esd.services.domain.plans",
+    "HashOptions": "esd.services.domain.mechanisms",
     "hybrid_dis": "esd.hybrid",
     "HybridResult": "esd.services.domain.hybrid",
     "Id": "esd.data.schema",
@@ -170,27 +175,44 @@ _WHEN_USED = {
     "IterationReport": "esd.services.domain.reports",
     "Jagged": "esd.worker.models.inputs",
     "JobPhase": "esd.services.domain.state",
+    "JobSpec": "esd.services.domain.jobs",
     "JobState": "esd.services.domain.state",
+    "JointOptions": "esd.services.domain.mechanisms",
+    "LaiaOptions": "esd.services.domain.mechanisms",
+    "LaiaReading": "esd.services.domain.mechanisms",
     "Lease": "esd.services.domain.reports",
+    "Loss": "esd.services.domain.losses",
+    "MechanismOptions": "esd.services.domain.mechanisms",
     "Membership": "esd.services.domain.plans",
     "Model": "esd.worker.models.model",
     "ModelInputs": "esd.worker.models.inputs",
+    "ModelSpec": "esd.services.domain.jobs",
     "MoveReason": "esd.services.domain.watched",
     "Moves": "esd.services.domain.watched",
+    "OptimizerKind": "esd.services.domain.tables",
+    "OptimizerSpec": "esd.services.domain.tables",
     "ParameterServerConnection": "esd.services.clients.parameter_server",
+    "parse_dense_sum": "esd.services.domain.dense_sums",
+    "parse_sync": "esd.services.domain.sync",
     "PhaseTimes": "esd.services.domain.reports",
     "PlanMessage": "esd.services.domain.plans",
     "PlanStage": "esd.services.domain.watched",
+    "Pooling": "esd.services.domain.features",
     "Quality": "esd.services.domain.state",
     "read": "esd.tables",
     "Registration": "esd.services.domain.reports",
     "Reload": "esd.services.domain.plans",
     "RowClient": "esd.services.clients.rows",
+    "RowLimitPolicy": "esd.services.domain.jobs",
+    "SampleBatch": "esd.services.domain.batches",
+    "Schedule": "esd.services.domain.schedules",
     "Schema": "esd.data.schema",
     "Session": "esd.session",
     "Step": "esd.worker.training.step",
+    "Sync": "esd.services.domain.sync",
     "TableClient": "esd.services.clients.tables",
     "TableOptions": "esd.data.schema",
+    "TableSpec": "esd.services.domain.tables",
     "TrainedModel": "esd.worker.training.trained",
     "TransferCounts": "esd.services.domain.reports",
     "Transfers": "esd.services.domain.plans",
@@ -204,7 +226,9 @@ _WHEN_USED = {
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         value = import_module("importlib.metadata").version("esd-train")
-    elif name in _WHEN_USED:
+    elif name == "errors":
+        value = import_module("esd.services.domain.errors")
+    elif name in _MODULES:
         value = getattr(_module_of(name), name)
     else:
         raise AttributeError(f"module 'esd' has no attribute {name!r}")
@@ -214,7 +238,7 @@ def __getattr__(name: str) -> Any:
 
 def _module_of(name: str) -> Any:
     try:
-        return import_module(_WHEN_USED[name])
+        return import_module(_MODULES[name])
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
