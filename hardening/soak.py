@@ -102,7 +102,7 @@ async def soak(options: RunOptions, store: str, folder: Path) -> dict[str, Cours
             shards=1,
             store=store,
             worker_links=options.bandwidths(),
-            cache_rows=[options.cache_size(stream.whole)] * options.workers,
+            cache_rows=[options.cache_size(stream.whole).rows] * options.workers,
             logs=folder,
             checkpoint_dir=folder / "kept" if store == "memory" else None,
         ) as cluster,

@@ -976,7 +976,7 @@ class Evaluation(_message.Message):
     def __init__(self, iteration: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., samples: _Optional[str] = ...) -> None: ...
 
 class JobState(_message.Message):
-    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "epoch", "resumed_from", "checkpoint", "recoveries", "evaluations", "staleness", "flushed_ahead", "labels", "recent_labels", "standstill", "expired_rows")
+    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "shadows_left_out", "epoch", "resumed_from", "checkpoint", "recoveries", "evaluations", "staleness", "flushed_ahead", "labels", "recent_labels", "standstill", "expired_rows")
     class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PHASE_UNSPECIFIED: _ClassVar[JobState.Phase]
@@ -1012,6 +1012,7 @@ class JobState(_message.Message):
     DECISION_MEDIAN_SECONDS_FIELD_NUMBER: _ClassVar[int]
     DECISION_P99_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SHADOW_COSTS_FIELD_NUMBER: _ClassVar[int]
+    SHADOWS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FROM_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
@@ -1042,6 +1043,7 @@ class JobState(_message.Message):
     decision_median_seconds: float
     decision_p99_seconds: float
     shadow_costs: _containers.RepeatedCompositeFieldContainer[ShadowCost]
+    shadows_left_out: _containers.RepeatedScalarFieldContainer[str]
     epoch: int
     resumed_from: int
     checkpoint: int
@@ -1053,7 +1055,7 @@ class JobState(_message.Message):
     recent_labels: _containers.RepeatedCompositeFieldContainer[Quality]
     standstill: str
     expired_rows: int
-    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., quality: _Optional[_Union[Quality, _Mapping]] = ..., recent: _Optional[_Union[Quality, _Mapping]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., epoch: _Optional[int] = ..., resumed_from: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ..., evaluations: _Optional[_Iterable[_Union[Evaluation, _Mapping]]] = ..., staleness: _Optional[_Union[Staleness, _Mapping]] = ..., flushed_ahead: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., recent_labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., standstill: _Optional[str] = ..., expired_rows: _Optional[int] = ...) -> None: ...
+    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., quality: _Optional[_Union[Quality, _Mapping]] = ..., recent: _Optional[_Union[Quality, _Mapping]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., shadows_left_out: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., resumed_from: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ..., evaluations: _Optional[_Iterable[_Union[Evaluation, _Mapping]]] = ..., staleness: _Optional[_Union[Staleness, _Mapping]] = ..., flushed_ahead: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., recent_labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., standstill: _Optional[str] = ..., expired_rows: _Optional[int] = ...) -> None: ...
 
 class Staleness(_message.Message):
     __slots__ = ("reads", "missing_updates", "most_missing")

@@ -13,7 +13,8 @@ import numpy as np
 
 from benchmarks.e2e.bounds import arithmetic_seconds, duplex_seconds
 from benchmarks.e2e.run import Window, measure
-from esd.run.options import DEFAULT_CACHE_RATIO, RunOptions
+from esd.run.cache_size import DEFAULT_CACHE_RATIO
+from esd.run.options import RunOptions
 from esd.run.stream import TrainingStream, training_stream
 from esd.services.domain.ids import distinct_values
 
@@ -144,7 +145,7 @@ class _Case:
 def cache_rows(options: RunOptions, stream: TrainingStream) -> int:
     """Returns the rows of a cache: a share of the data set's ids, or of the run's ids for an endless stream."""
     if options.cache_rows is not None or not stream.dataset.endless:
-        return options.cache_size(stream.whole)
+        return options.cache_size(stream.whole).rows
     ratio = DEFAULT_CACHE_RATIO if options.cache_ratio is None else options.cache_ratio
     return max(1, round(ratio * len(distinct_values(np.concatenate([batch.ids.reshape(-1) for batch in stream])))))
 

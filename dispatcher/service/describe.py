@@ -42,6 +42,7 @@ def job_state(job: Job) -> Callable[[], JobState]:
         decision_p99_seconds=p99,
         training_seconds=totals.training_seconds,
         shadow_costs=job.shadows.costs,
+        shadows_left_out=job.shadows.left_out,
         epoch=job.epoch.number if job.epoch else 0,
         resumed_from=job.resumed_from,
         checkpoint=job.checkpoints.latest.iteration if job.checkpoints else 0,

@@ -106,6 +106,12 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
         "thread of their own, each with a value of its first option if another than the default is meant (laia:text); "
         "none turns it off",
     )
+    shadow_bytes: Size = Field(
+        512 * 2**20,
+        ge=1,
+        description="memory that shadow mechanisms may take together, in bytes: each mirrors the workers' caches, and "
+        "needs about 150 bytes for each of their rows; those at the end of the list that do not fit are left out",
+    )
     decision_log: Path | None = Field(
         None,
         description="file for the inputs of the plans other than the samples (JSON lines), from which `esd simulate "

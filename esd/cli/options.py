@@ -41,7 +41,8 @@ from esd.cli.storage import (
 from esd.dispatcher.core.mechanisms import MECHANISMS
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.solvers import SOLVERS
-from esd.run.options import DEFAULT_BATCH, DEFAULT_CACHE_RATIO, RunOptions
+from esd.run.cache_size import DEFAULT_CACHE_BYTES, DEFAULT_CACHE_RATIO
+from esd.run.options import DEFAULT_BATCH, RunOptions
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.mechanisms import Criterion, LaiaReading
 from esd.services.domain.tables import OptimizerKind
@@ -165,7 +166,7 @@ CacheRatio = Annotated[
     typer.Option(
         **within("cache_ratio"),
         help="Cache of a worker, as a share of the data's ids.",
-        show_default=f"{DEFAULT_CACHE_RATIO}, or what an iteration may need",
+        show_default=f"{DEFAULT_CACHE_RATIO} up to {DEFAULT_CACHE_BYTES >> 20} MiB in all, or an iteration's rows",
         rich_help_panel=CLUSTER,
     ),
 ]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from esd.run.cache_size import DEFAULT_CACHE_BYTES, DEFAULT_CACHE_RATIO
 from esd.services.domain.state import Evaluation, JobState, Quality
 
 if TYPE_CHECKING:
@@ -75,6 +76,26 @@ class OpeningData:
         return (
             f"opening the data, for {self.seconds:.0f} s: every file is looked at, and the ids of new data are counted "
             "unless --cache-rows is given"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CacheBounded:
+    """The default cache of a worker is smaller than the default share of the ids, which would take too much memory.
+
+    Attributes:
+        rows: rows of the first table that each worker caches.
+        share_rows: rows of the default share.
+    """
+
+    rows: int
+    share_rows: int
+
+    def __str__(self) -> str:
+        return (
+            f"each worker caches {self.rows:,} rows: the default, {DEFAULT_CACHE_RATIO:.0%} of the ids, would be "
+            f"{self.share_rows:,} rows, and is bounded so that all caches and the dispatcher's memory of them take "
+            f"{DEFAULT_CACHE_BYTES >> 20} MiB; --cache-ratio and --cache-rows have no such bound"
         )
 
 
@@ -428,6 +449,7 @@ Event: TypeAlias = (
     Started
     | VariableUnread
     | OpeningData
+    | CacheBounded
     | Progressed
     | SchemaChanged
     | Resumed

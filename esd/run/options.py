@@ -15,6 +15,7 @@ from esd.data.schema import job_tables, row_ttls
 from esd.data.schema_file import name_of, read_schema
 from esd.data.split import split
 from esd.run.budget import parse_alpha, parse_budget
+from esd.run.cache_size import CacheSize, default_cache
 from esd.run.hot_batches import in_hot_batches
 from esd.run.links import parse_links
 from esd.run.mechanism import choose_options
@@ -34,7 +35,6 @@ from esd.services.domain.units import parse_size
 
 DEFAULT_BATCH = 64
 BALANCED = "balanced"
-DEFAULT_CACHE_RATIO = 0.08  # ESD §6.1
 PLAN_WINDOW = 4  # iterations planned ahead, the running one included: two overlap, more absorb jitter
 TABLE = "embeddings"  # the table of the rows where no name is given
 
@@ -102,7 +102,7 @@ class RunOptions:
         workloads: samples of each worker, `96,32`, or `equal` (None) or `balanced`.
         workload_limits: with balanced workloads the least and the most samples of a worker, `16,128`.
         dim: D, values of an embedding row.
-        cache_ratio: cache of a worker as a share of the data's ids; None: 0.08, or the rows that an iteration may need.
+        cache_ratio: cache of a worker as a share of the data's ids; None: as `default_cache` sizes it.
         cache_rows: cache of a worker in rows, instead of `cache_ratio`.
         policy: cache replacement: emark, emark-size, reuse, lru, lfu or static.
         sync: when trained rows are pushed: `on-demand` or another way of `esd.services.domain.sync`.
@@ -242,8 +242,6 @@ class RunOptions:
         if schema is not None and schema.label_range is not None:
             self.loss.check_range(*schema.label_range)
         workloads = self.worker_samples()
-        rows = OptimizerSpec(self.optimizer, self.learning_rate)
-        first = TableSpec(table, self.dim, rows, self.seed, self.dim**-0.5)
         dense_rate = self.learning_rate if self.dense_learning_rate is None else self.dense_learning_rate
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS_OF_THE_JOB}
         options |= parse_budget(self.budget)
@@ -263,7 +261,7 @@ class RunOptions:
             "workloads": workloads,
             "workload_limits": self.limits(),
             "window": PLAN_WINDOW,
-            "tables": job_tables(schema, features, first),
+            "tables": self._tables(features, table),
             "row_ttls": row_ttls(schema, features, self.row_ttl),
             "model": ModelSpec(
                 self.model,
@@ -284,6 +282,11 @@ class RunOptions:
             kept = max(self.checkpoints_kept, 2 + -(-self.horizon // self.evaluate_every))
             options |= {"checkpoint_every": self.evaluate_every, "checkpoints_kept": kept}
         return JobSpec(**options)
+
+    def _tables(self, features: tuple[Feature, ...], table: str = TABLE) -> tuple[TableSpec, ...]:
+        rows = OptimizerSpec(self.optimizer, self.learning_rate)
+        first = TableSpec(table, self.dim, rows, self.seed, self.dim**-0.5)
+        return job_tables(None if self.schema is None else read_schema(self.schema), features, first)
 
     def _checkpoint_bytes(self) -> int:
         if self.checkpoint_bytes == "0":
@@ -328,24 +331,21 @@ class RunOptions:
         """Opens all samples of some data, once, in the order in which they are."""
         return open_data(uri, batch_size, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
 
-    def cache_size(self, dataset: Dataset) -> int:
-        """Returns the rows of one worker's cache. Counts the ids of all samples if the cache is a share of them.
-
-        Without an option it holds the rows that the samples of one iteration may need: of little data, too.
-        """
+    def cache_size(self, dataset: Dataset) -> CacheSize:
+        """Returns the size of each worker's cache. Counts the ids of all samples if the cache is a share of them."""
         if self.cache_rows is not None:
             if self.cache_ratio is not None:
                 raise InvalidArgument("--cache-rows and --cache-ratio exclude each other")
             if not 1 <= self.cache_rows <= _MOST_CACHE_ROWS:
                 raise InvalidArgument(f"--cache-rows is {self.cache_rows}, it must be in 1..{_MOST_CACHE_ROWS}")
-            return self.cache_rows
+            return CacheSize(self.cache_rows)
         if dataset.endless:
             raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")
         distinct = distinct_ids_of(dataset)
         if self.cache_ratio is not None:
-            return max(1, round(self.cache_ratio * distinct))
+            return CacheSize(max(1, round(self.cache_ratio * distinct)))
         needed = max(self.worker_samples()) * sum(feature.max_length for feature in dataset.features)
-        return max(1, round(DEFAULT_CACHE_RATIO * distinct), min(distinct, needed))
+        return default_cache(distinct, needed, self._tables(dataset.features), self.workers)
 
 
 # Options of mechanisms under the same name and in the same form; and those that the job has.

@@ -71,6 +71,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
             cost.mechanism: {"iterations": cost.iterations, "cost_seconds": cost.cost_seconds}
             for cost in state.shadow_costs
         },
+        "shadows_left_out": list(state.shadows_left_out),  # their mirrors of the caches would take too much memory
         "makespan_seconds": state.makespan_seconds,
         "expected_cost_seconds": state.expected_cost_seconds,
         "hit_ratio": state.hits / state.lookups if state.lookups else 0.0,

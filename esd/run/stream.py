@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from esd.data import Dataset
 from esd.dispatcher.simulator.simulate import trace_batches
+from esd.run.cache_size import DEFAULT_CACHE_RATIO
 from esd.run.early_stop import EarlyStop
-from esd.run.options import DEFAULT_CACHE_RATIO, RunOptions
+from esd.run.options import RunOptions
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.features import Feature, numbered_ids
@@ -137,7 +138,7 @@ def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> Si
         features=stream.dataset.features,
         dense_features=stream.dataset.dense_features,
         labels=stream.dataset.labels,
-        cache_rows=chosen.cache_size(stream.whole),
+        cache_rows=chosen.cache_size(stream.whole).rows,
         batches=lambda: global_batches(stream, stream.batch_size),
     )
 

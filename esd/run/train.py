@@ -14,9 +14,11 @@ from esd.data import Dataset
 from esd.data.hot_batches import HotBatches
 from esd.dispatcher.core.planner import check_job
 from esd.ps_server.stores.by_url import check_store
+from esd.run.cache_size import CacheSize
 from esd.run.cluster import LocalCluster
 from esd.run.driver import drive, going_on
 from esd.run.events import (
+    CacheBounded,
     Ended,
     EpochTrained,
     Event,
@@ -112,24 +114,26 @@ async def train(
     """
     name = next(name for name in (continue_from, table, TABLE) if name is not None)
 
-    def prepare_local() -> tuple[PreparedRun, list[int]]:
+    def prepare_local() -> tuple[PreparedRun, CacheSize]:
         require_torch("training on this machine")
         check_store(store, checkpoint_dir)
         LocalSettings(options.workers, store, shards, checkpoint_dir, decision_log, shadows, device).check()
         if decision_log is not None and not decision_log.absolute().parent.is_dir():
             raise InvalidArgument(f"--decision-log {decision_log}: there is no directory {decision_log.parent}")
         prepared = prepare(options, table=name)
-        cache_rows = [options.cache_size(prepared.stream.whole)] * options.workers
+        cache = options.cache_size(prepared.stream.whole)
         options.bandwidths()  # looks at the links
-        check_job(prepared.job, cache_rows)
-        return prepared, cache_rows
+        check_job(prepared.job, [cache.rows] * options.workers)
+        return prepared, cache
 
     _report_variables(listener)
-    prepared, cache_rows = await in_thread(prepare_local, listener)
+    prepared, cache = await in_thread(prepare_local, listener)
+    if cache.bounded_from:
+        listener(CacheBounded(cache.rows, cache.bounded_from))
     with _log_directory(out) as logs:
         async with LocalCluster(
             worker_links=options.bandwidths(),
-            cache_rows=cache_rows,
+            cache_rows=[cache.rows] * options.workers,
             logs=logs,
             shards=shards,
             store=store,

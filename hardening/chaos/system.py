@@ -137,7 +137,7 @@ async def run(
                 shards=training.shards,
                 store="memory" if isinstance(store, Path) else store,
                 worker_links=options.bandwidths(),
-                cache_rows=[options.cache_size(prepared.stream.whole)] * options.workers,
+                cache_rows=[options.cache_size(prepared.stream.whole).rows] * options.workers,
                 logs=place,
                 rejoin_seconds=None if absentee is None else _REJOIN_WITHOUT,
                 checkpoint_dir=store if isinstance(store, Path) else None,

@@ -182,6 +182,7 @@ class JobState:
         decision_p99_seconds: 99th percentile of the same.
         training_seconds: time from the first published plan to the last confirmation.
         shadow_costs: the costs that the shadow mechanisms would have had.
+        shadows_left_out: the shadow mechanisms that would need too much memory with the workers' caches.
         epoch: the present epoch.
         resumed_from: the iteration at which this dispatcher resumed the job, 0 for its beginning.
         checkpoint: the checkpoint that was committed last, named by the iteration that follows it.
@@ -219,6 +220,7 @@ class JobState:
     decision_p99_seconds: float
     training_seconds: float
     shadow_costs: tuple[ShadowCost, ...] = ()
+    shadows_left_out: tuple[str, ...] = ()
     epoch: int = 0
     resumed_from: int = 0
     checkpoint: int = 0

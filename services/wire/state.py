@@ -46,6 +46,7 @@ def encode_state(state: JobState) -> pb.JobState:
             pb.ShadowCost(mechanism=each.mechanism, iterations=each.iterations, cost_seconds=each.cost_seconds)
             for each in state.shadow_costs
         ],
+        shadows_left_out=state.shadows_left_out,
         quality=_encode_quality(state.quality),
         recent=_encode_quality(state.recent),
         labels=map(_encode_quality, state.labels),
@@ -68,6 +69,7 @@ def decode_state(message: pb.JobState) -> JobState:
         shadow_costs=tuple(
             ShadowCost(each.mechanism, each.iterations, each.cost_seconds) for each in message.shadow_costs
         ),
+        shadows_left_out=tuple(message.shadows_left_out),
         quality=_decode_quality(message.quality),
         recent=_decode_quality(message.recent),
         labels=tuple(map(_decode_quality, message.labels)),

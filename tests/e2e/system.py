@@ -48,7 +48,7 @@ def train_options(mechanism: str) -> str:
 @cache
 def cache_rows() -> int:
     """Rows of a worker's cache."""
-    return TRAINED.cache_size(TRAINED.open(1024))
+    return TRAINED.cache_size(TRAINED.open(1024)).rows
 
 
 @dataclass(frozen=True)

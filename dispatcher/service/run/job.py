@@ -102,7 +102,7 @@ class Job:
         self.held_back = HeldBack()
         self.stragglers = Stragglers(settings.straggler_factor, settings.variable("straggler_factor"))
         self.standstill = Standstill()
-        self.shadows = Shadows(settings.shadow_mechanisms)
+        self.shadows = Shadows(settings.shadow_mechanisms, settings.shadow_bytes)
         self.plan_history = PlanHistory(settings.plan_history_bytes, settings.variable("plan_history_bytes"))
         self.epoch: Epoch | None = None
         self.recoveries: deque[Recovery] = deque(maxlen=_KNOWN_RECOVERIES)

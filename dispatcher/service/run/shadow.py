@@ -19,6 +19,7 @@ from esd.dispatcher.service.state import job_metrics
 from esd.native.engine import BatchIds
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError
+from esd.services.domain.footprint import planned_bytes
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.mechanisms import mechanism_text, parse_mechanism
 from esd.services.domain.reports import Registration
@@ -75,10 +76,13 @@ class Shadows:
 
     Args:
         mechanisms: entries as `parse_mechanism` reads them; the job's own mechanism is left out.
+        most_bytes: memory that all of them may need together when the workers' caches are full.
     """
 
-    def __init__(self, mechanisms: Sequence[str]) -> None:
+    def __init__(self, mechanisms: Sequence[str], most_bytes: int) -> None:
         self._mechanisms = mechanisms
+        self._most_bytes = most_bytes
+        self._left_out: tuple[str, ...] = ()
         self._shadows: list[_Shadow] = []
         self._thread = named_threads("esd-shadow")
         self._next = 0
@@ -90,6 +94,11 @@ class Shadows:
     def costs(self) -> tuple[ShadowCost, ...]:
         """The cost under every mechanism so far; each may lag the plans by some iterations."""
         return tuple(shadow.cost for shadow in self._shadows)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The mechanisms whose cost is not computed, because they would need too much memory."""
+        return self._left_out
 
     def start(
         self, job: JobSpec, workers: Sequence[Registration], snapshot: Snapshot | None = None, *, warm: bool = True
@@ -105,15 +114,29 @@ class Shadows:
         links, caches = [worker.bandwidth for worker in workers], [worker.cache_rows for worker in workers]
         rows = Snapshot(snapshot.engine) if snapshot is not None else None  # without what another mechanism has learned
         self._next = job.first_iteration
-        own = mechanism_text(job.mechanism, job.mechanism_options)
+        followed = self._fitting(job, caches)
         self._shadows = [
             _Shadow(
                 Planner(job.under(*parse_mechanism(text)), links, caches, snapshot=rows, warm=warm),
                 ShadowCost(text, 0, 0.0),
             )
-            for text in self._mechanisms
-            if mechanism_text(*parse_mechanism(text)) != own
+            for text in followed
         ]
+
+    def _fitting(self, job: JobSpec, caches: Sequence[int]) -> Sequence[str]:
+        """Returns the mechanisms to follow, as many from the front of the list as fit the memory; notes the others."""
+        own = mechanism_text(job.mechanism, job.mechanism_options)
+        others = [text for text in self._mechanisms if mechanism_text(*parse_mechanism(text)) != own]
+        each = planned_bytes(job.tables, caches)
+        fitting = self._most_bytes // each
+        self._left_out = tuple(others[fitting:])
+        if self._left_out:
+            _log.warning(
+                "no shadow costs of %s: caches of %d rows in all take %d MiB in each shadow, and "
+                "ESD_DISPATCHER_SHADOW_BYTES allows %d MiB",
+                ", ".join(self._left_out), sum(caches), each >> 20, self._most_bytes >> 20,
+            )  # fmt: skip
+        return others[:fitting]
 
     def follow(self, iteration: int, batch: SampleBatch, ids: BatchIds) -> None:
         """Queues the batch of an iteration for the shadow thread, and returns at once.

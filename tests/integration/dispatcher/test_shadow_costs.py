@@ -19,6 +19,7 @@ from esd.native.engine import BatchIds
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.run.results import training_result
+from esd.services.domain.footprint import planned_bytes
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.mechanisms import EsdOptions, parse_mechanism
 from esd.services.domain.state import ShadowCost
@@ -29,6 +30,7 @@ from tests.support.simple_clients import job_with, registration, run_to_the_end,
 JOB = job_with(workers=2, batch_size=16, mechanism="esd")
 WORKERS = [registration("edge-0", cache_rows=40), registration("edge-1", cache_rows=40)]
 BATCHES = [samples(16, seed=seed, job=JOB) for seed in range(12)]
+ROOM = 2**20  # bytes of all shadows
 IDS = [BatchIds(*batch.id_columns) for batch in BATCHES]  # every test's shadows look at the same ones
 
 
@@ -89,6 +91,19 @@ async def test_none_are_computed_when_none_are_wanted(start_dispatcher: Any) -> 
     assert (await dispatcher.client.describe()).shadow_costs == ()
 
 
+async def test_shadows_that_do_not_fit_are_left_out_by_name(
+    start_dispatcher: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    two = 2 * planned_bytes(JOB.tables, [100, 100])
+    dispatcher = await start_dispatcher(shadow_mechanisms=("esd", "random", "hash", "laia"), shadow_bytes=two)
+    await run_to_the_end(dispatcher, JOB, BATCHES[:2])
+    state = await dispatcher.client.describe()
+    assert [cost.mechanism for cost in state.shadow_costs] == ["random", "hash"], "the first ones that fit stay"
+    assert state.shadows_left_out == ("laia",)
+    assert training_result(state)["shadows_left_out"] == ["laia"]
+    assert "no shadow costs of laia: caches of 200 rows" in caplog.text
+
+
 async def until_planned(shadows: Shadows) -> tuple[ShadowCost, ...]:
     shadows.close()
     await asyncio.to_thread(shadows._thread.shutdown)
@@ -97,7 +112,7 @@ async def until_planned(shadows: Shadows) -> tuple[ShadowCost, ...]:
 
 async def test_a_batch_does_not_wait_for_others_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shadow, "_LONGEST_WAIT_SECONDS", 0.01)
-    shadows = Shadows(("random",))
+    shadows = Shadows(("random",), ROOM)
     shadows.start(JOB, WORKERS)
     shadows.follow(0, BATCHES[0], IDS[0])
     async with asyncio.timeout(60):
@@ -110,7 +125,7 @@ async def test_a_shadow_has_no_options_of_the_mechanism_in_force() -> None:
     job = replace(
         JOB, mechanism_options=EsdOptions(0.5, eviction_term=True), workload_limits=(4, 12), measured_links=True
     )
-    shadows = Shadows(("laia",))
+    shadows = Shadows(("laia",), ROOM)
     shadows.start(job, WORKERS)
     for iteration, batch in enumerate(BATCHES):
         shadows.follow(iteration, batch, IDS[iteration])
@@ -121,7 +136,7 @@ async def test_a_shadow_has_no_options_of_the_mechanism_in_force() -> None:
 async def test_a_shadow_looks_ahead_as_its_mechanism_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two choices compare the costs of the next batch, which comes later, and never after the last one."""
     monkeypatch.setattr(shadow, "_TOGETHER", 5)
-    shadows = Shadows(("laia", "laia-two-choices"))
+    shadows = Shadows(("laia", "laia-two-choices"), ROOM)
     shadows.start(JOB, WORKERS)
     for iteration, batch in enumerate(BATCHES):
         shadows.follow(iteration, batch, IDS[iteration])
@@ -133,7 +148,7 @@ async def test_a_shadow_looks_ahead_as_its_mechanism_does(monkeypatch: pytest.Mo
 
 
 async def test_a_batch_that_comes_again_counts_once() -> None:
-    shadows = Shadows(("random",))
+    shadows = Shadows(("random",), ROOM)
     shadows.start(JOB, WORKERS)
     for iteration in (0, 1, 1, 0, 2):
         shadows.follow(iteration, BATCHES[iteration], IDS[iteration])
@@ -142,7 +157,7 @@ async def test_a_batch_that_comes_again_counts_once() -> None:
 
 
 async def test_a_shadow_that_missed_a_batch_ends(caplog: pytest.LogCaptureFixture) -> None:
-    shadows = Shadows(("random",))
+    shadows = Shadows(("random",), ROOM)
     shadows.start(JOB, WORKERS)
     shadows.follow(0, BATCHES[0], IDS[0])
     with caplog.at_level(logging.WARNING):
@@ -153,7 +168,7 @@ async def test_a_shadow_that_missed_a_batch_ends(caplog: pytest.LogCaptureFixtur
 
 async def test_shadows_that_fall_behind_end(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(shadow, "_FARTHEST_BEHIND", 2)
-    shadows = Shadows(("random",))
+    shadows = Shadows(("random",), ROOM)
     shadows.start(JOB, WORKERS)
     with caplog.at_level(logging.WARNING):
         for iteration in range(3):  # nothing is awaited, so nothing is counted as planned
@@ -164,7 +179,7 @@ async def test_shadows_that_fall_behind_end(monkeypatch: pytest.MonkeyPatch, cap
 
 
 async def test_a_cache_that_is_too_small_for_a_shadow_leaves_the_job_alone(caplog: pytest.LogCaptureFixture) -> None:
-    shadows = Shadows(("random",))
+    shadows = Shadows(("random",), ROOM)
     shadows.start(JOB, [replace(worker, cache_rows=2) for worker in WORKERS])
     with caplog.at_level(logging.WARNING):
         shadows.follow(0, BATCHES[0], IDS[0])

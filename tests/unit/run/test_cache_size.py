@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from esd.data.distinct import distinct_ids_of
+from esd.run import cache_size
+from esd.run.events import CacheBounded
 from esd.run.options import RunOptions
+from esd.services.domain.footprint import PLANNED_ROW_BYTES
 
 
 @pytest.mark.parametrize(
@@ -29,4 +33,18 @@ def test_a_cache_holds_what_an_iteration_needs(
     (tmp_path / "s.toml").write_text('label = "y"\nids = ["u", { column = "seen", max = 9 }]\n')
     chosen = RunOptions(data=str(tmp_path / "e.csv"), schema=tmp_path / "s.toml", workers=2, batch=2)
     chosen = replace(chosen, **options)
-    assert chosen.cache_size(chosen.open(10)) == rows
+    assert chosen.cache_size(chosen.open(10)).rows == rows
+
+
+def test_a_default_that_is_bounded_is_reported_with_what_it_would_have_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(cache_size, "DEFAULT_CACHE_BYTES", 2 * 30 * (36 + 16 + PLANNED_ROW_BYTES))
+    chosen = RunOptions(data="synthetic:zipf?samples=2000&fields=4&keys=500", workers=2, batch=4, dim=8)
+    size = chosen.cache_size(chosen.open(10))
+    assert (size.rows, size.bounded_from) == (30, round(0.08 * distinct_ids_of(chosen.open(10))))
+    assert f"each worker caches 30 rows: the default, 8% of the ids, would be {size.bounded_from} rows" in str(
+        CacheBounded(size.rows, size.bounded_from)
+    )
+    assert replace(chosen, cache_ratio=0.5).cache_size(chosen.open(10)).rows > 30, "as somebody wants it"

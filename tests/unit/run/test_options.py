@@ -42,7 +42,7 @@ def test_a_number_of_more_digits_than_travel_is_refused_by_its_name(option: str)
 
 def _prepared_cache(given: dict[str, Any]) -> int:
     chosen = RunOptions(**given)
-    return chosen.cache_size(prepare(chosen).stream.whole)
+    return chosen.cache_size(prepare(chosen).stream.whole).rows
 
 
 def test_every_number_has_limits_but_learning_rates() -> None:
