@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,9 @@ from esd.run.worker_host import WorkerHost
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.process import STOP_WITH_STDIN
+
+# Of the driver and of every service, at rest with 2 workers: 11 to 14.
+_THREADS_OF_A_PROCESS = 11
 
 T = TypeVar("T")
 
@@ -151,6 +155,7 @@ class LocalCluster:
     async def _start(self) -> None:
         self._settings.check()
         _check_working_directory()
+        _check_threads(2 + self._settings.shards + self._settings.workers)
         host = WorkerHost(self._logs / "worker-host.log", START_SECONDS)
         self._stack.push_async_callback(host.close)
         if self._job is not None:
@@ -199,6 +204,20 @@ def _check_working_directory() -> None:
         os.getcwd()  # noqa: PTH109 - a path is not what matters
     except FileNotFoundError:
         raise FailedPrecondition("the working directory has been removed; change to one that exists") from None
+
+
+def _check_threads(processes: int) -> None:
+    """Refuses a limit with which some process could not start its threads: gRPC would end it by a segmentation fault.
+
+    Raises:
+        FailedPrecondition: the user of this process may have fewer threads than the driver and the services need.
+    """
+    limit, needed = resource.getrlimit(resource.RLIMIT_NPROC)[0], processes * _THREADS_OF_A_PROCESS
+    if os.geteuid() != 0 and resource.RLIM_INFINITY != limit < needed:  # the limit does not bind root
+        raise FailedPrecondition(
+            f"a local run of {processes} processes needs at least {needed} threads, and ulimit -u {limit} allows "
+            f"{limit} to all processes of this user; raise the limit, or train with fewer workers"
+        )
 
 
 async def _stop(services: Sequence[ServiceProcess]) -> None:

@@ -96,19 +96,38 @@ def _listen(host: str, port: int) -> socket.socket:
 
 async def _accept(listening: socket.socket, resources: Mapping[str, Resource], *, local: bool) -> None:
     """Accepts up to 64 connections at a time; further ones wait in the kernel, and cost this process nothing."""
-    loop = asyncio.get_running_loop()
     places = asyncio.Semaphore(_CONNECTIONS)
     async with asyncio.TaskGroup() as tasks:
         while True:
             await places.acquire()
             try:
-                connection, _ = await loop.sock_accept(listening)
+                connection = await _accepted(listening)
             except OSError as error:  # the process has no file descriptor left, or the peer has gone already
                 _log.warning("a connection cannot be accepted: %s", error.strerror)
                 places.release()
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             tasks.create_task(_answer(connection, resources, local=local)).add_done_callback(lambda _: places.release())
+
+
+async def _accepted(listening: socket.socket) -> socket.socket:
+    """Waits for a connection. The loop's own `sock_accept` never closes one that comes while it is cancelled."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return listening.accept()[0]
+        except BlockingIOError:
+            readable: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(listening, _set, readable)
+            try:
+                await readable
+            finally:
+                loop.remove_reader(listening)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 async def _answer(connection: socket.socket, resources: Mapping[str, Resource], *, local: bool) -> None:

@@ -42,7 +42,7 @@ async def start_driver(cluster: LocalCluster) -> Process:
         "data": OPTIONS.data, "holdout": OPTIONS.holdout, "workers": OPTIONS.workers, "batch": OPTIONS.batch,
         "dim": OPTIONS.dim, "epochs": OPTIONS.epochs, "lr": OPTIONS.learning_rate, "evaluate-every": EVERY,
         "early-stop": OPTIONS.early_stop, "seed": OPTIONS.seed, "dispatcher": cluster.dispatcher.address,
-        "parameter-servers": servers, "table": "kept",
+        "parameter-servers": servers, "table": "kept", "checkpoints-kept": 40,  # the next driver may be slow to come
     }  # fmt: skip
     arguments = [f"--{name}={value}" for name, value in said.items()]
     return await asyncio.create_subprocess_exec(

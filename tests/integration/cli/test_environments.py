@@ -148,10 +148,17 @@ def test_a_working_directory_that_was_removed_is_refused(tmp_path: Path) -> None
     )
 
 
-@pytest.mark.parametrize("limit", ["-n 16", "-v 600000", "-u 30"])
-def test_an_end_for_want_of_files_memory_or_threads_names_the_limit(limit: str) -> None:
-    # The number of processes does not bind root.
-    ended = esd_in(*TRAINING, before=f"ulimit {limit}", user=_OTHER_USER if limit.startswith("-u") else None)
+def test_too_few_threads_for_a_run_are_refused_before_it_starts() -> None:
+    # The number of threads does not bind root.
+    ended = esd_in(*TRAINING, before="ulimit -u 30", user=_OTHER_USER)
+    assert ended.returncode == 1
+    assert "needs at least 55 threads, and ulimit -u 30 allows 30 to all processes" in " ".join(ended.stderr.split())
+    assert not ended.stderr.startswith("Traceback")
+
+
+@pytest.mark.parametrize("limit", ["-n 16", "-v 600000"])
+def test_an_end_for_want_of_files_or_memory_names_the_limit(limit: str) -> None:
+    ended = esd_in(*TRAINING, before=f"ulimit {limit}")
     assert ended.returncode == 1
     assert "esd: " in ended.stderr
     assert f"limits of this process are low and may be the cause: ulimit {limit}" in " ".join(ended.stderr.split())
