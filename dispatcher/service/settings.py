@@ -59,7 +59,10 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
         description="time that the next epoch waits for a lost worker to come back, before it begins without it",
     )
     recovery_seconds: float = Field(
-        120.0, gt=0, description="longest wait for a parameter server that is away or hangs, before the job fails"
+        120.0,
+        gt=0,
+        description="longest wait for a parameter server that is away or hangs, before the job fails; a second more "
+        "for every 8 MiB of its rows, which it loads when it starts",
     )
     storage_seconds: float = Field(
         300.0,

@@ -14,7 +14,15 @@ from typing import Any, Self, TypeVar
 
 from esd.run.events import Listener, ignore
 from esd.run.local_settings import LocalSettings
-from esd.run.services import START_SECONDS, ServiceProcess, Spawn, held_address, spawn_module, start_service
+from esd.run.services import (
+    START_SECONDS,
+    ServiceProcess,
+    Spawn,
+    bytes_of_rows,
+    held_address,
+    spawn_module,
+    start_service,
+)
 from esd.run.supervision import Supervisor, job_is_over
 from esd.run.worker_host import WorkerHost
 from esd.services.domain.errors import FailedPrecondition
@@ -172,7 +180,8 @@ class LocalCluster:
         spawn = spawn_module("esd.ps_server")
         for shard in range(self._settings.shards):
             settings = self._settings.server(shard)
-            await self._start_one(self.parameter_servers, f"ps-{shard}", spawn, "ESD_PS_", settings)
+            stored = partial(bytes_of_rows, self._settings.checkpoint_dir)
+            await self._start_one(self.parameter_servers, f"ps-{shard}", spawn, "ESD_PS_", settings, stored)
 
     async def _start_dispatcher(self) -> None:
         spawn, settings = spawn_module("esd.dispatcher"), self._settings.dispatcher()
@@ -192,10 +201,16 @@ class LocalCluster:
             await self._start_one(self.workers, name, spawn, "ESD_WORKER_", settings)
 
     async def _start_one(
-        self, kind: list[ServiceProcess], name: str, spawn: Spawn, prefix: str, environment: Mapping[str, str]
+        self,
+        kind: list[ServiceProcess],
+        name: str,
+        spawn: Spawn,
+        prefix: str,
+        environment: Mapping[str, str],
+        stored_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         listen = {f"{prefix}LISTEN": self._stack.enter_context(held_address())}
-        kind.append(await start_service(name, spawn, {**environment, **listen}, self._logs))
+        kind.append(await start_service(name, spawn, {**environment, **listen}, self._logs, stored_bytes))
 
 
 def _check_working_directory() -> None:

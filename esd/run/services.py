@@ -16,11 +16,12 @@ from typing import Any
 from esd.run.local_settings import without_settings
 from esd.run.worker_host import Process, end_of
 from esd.services.domain.errors import EsdError, FailedPrecondition, Unavailable
+from esd.services.domain.footprint import loading_seconds
 from esd.services.runtime.low_limits import low_limits
 from esd.services.runtime.process import STOP_WITH_STDIN
 from esd.services.runtime.settings import join_address
 
-START_SECONDS = 120.0  # for one service, or the import of torch on a busy small machine
+START_SECONDS = 120.0  # for one service without rows to load, or the import of torch on a busy small machine
 STOP_SECONDS = 15.0
 
 
@@ -41,6 +42,7 @@ class ServiceProcess:
         metrics: `host:port` of its metrics page, if it has one.
         page: `host:port` of the page for people, if it has one.
         restarts: how often it was started again, or was about to be.
+        stored_bytes: returns the bytes that it loads before it is ready.
     """
 
     name: str
@@ -51,6 +53,7 @@ class ServiceProcess:
     metrics: str | None = None
     page: str | None = None
     restarts: int = 0
+    stored_bytes: Callable[[], int] = lambda: 0
 
     async def restart(self) -> None:
         """Starts a service that has died again, at its old address.
@@ -68,16 +71,26 @@ class ServiceProcess:
         await self.wait_ready()
 
     async def wait_ready(self) -> None:
-        """Reads the ready line. Raises ServiceFailed if the process ends first, Unavailable if it takes too long."""
+        """Reads the ready line. The more the service has to load, the longer it may take.
+
+        Raises:
+            ServiceFailed: the process ends first.
+            Unavailable: it is not ready in time.
+        """
         assert self.process.stdout is not None  # noqa: S101 - started with a pipe
+        stored = await asyncio.to_thread(self.stored_bytes)
+        seconds = START_SECONDS + loading_seconds(stored)
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(seconds):
                 line = await self.process.stdout.readline()
                 if not line.endswith(b"\n"):  # nothing, or half of it
                     await self.process.wait()
                     raise self.failure()
         except TimeoutError:
-            raise Unavailable(f"{self.name} was not ready within {START_SECONDS:.0f} s; its log: {self.log}") from None
+            loaded = f" that {stored >> 20} MiB of stored rows give it" if stored else ""
+            raise Unavailable(
+                f"{self.name} was not ready within {seconds:.0f} s{loaded}; its log: {self.log}"
+            ) from None
         ready = json.loads(line)
         self.address = ready["address"]
         self.metrics = ready.get("metrics")
@@ -164,7 +177,22 @@ def _bound_socket() -> socket.socket:
     )
 
 
-async def start_service(name: str, spawn: Spawn, environment: Mapping[str, str], logs: Path) -> ServiceProcess:
+def bytes_of_rows(checkpoint_dir: Path | None) -> int:
+    """Returns the bytes of all files of rows in a checkpoint directory; 0 without one."""
+    size = 0
+    for path in () if checkpoint_dir is None else checkpoint_dir.glob("*/shard-*/rows-*"):
+        with contextlib.suppress(FileNotFoundError):  # a server has just removed it
+            size += path.stat().st_size
+    return size
+
+
+async def start_service(
+    name: str,
+    spawn: Spawn,
+    environment: Mapping[str, str],
+    logs: Path,
+    stored_bytes: Callable[[], int] = lambda: 0,
+) -> ServiceProcess:
     """Starts a service whose standard error goes to `logs`; it need not be ready when this returns.
 
     Args:
@@ -172,6 +200,7 @@ async def start_service(name: str, spawn: Spawn, environment: Mapping[str, str],
         spawn: starts its process.
         environment: all its settings; it inherits the other variables of this process.
         logs: an existing directory.
+        stored_bytes: returns the bytes that it loads before it is ready.
     """
     log = logs / f"{name}.log"
     log.unlink(missing_ok=True)
@@ -181,4 +210,4 @@ async def start_service(name: str, spawn: Spawn, environment: Mapping[str, str],
         with log.open("ab") as stderr:
             return await spawn({**inherited, **environment}, stderr.fileno())
 
-    return ServiceProcess(name, await start(), log, start)
+    return ServiceProcess(name, await start(), log, start, stored_bytes=stored_bytes)

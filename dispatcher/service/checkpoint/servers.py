@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from esd.services.clients.checkpoints import CheckpointClient, StoredState
 from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.domain.batches import LogEntry
 from esd.services.domain.errors import FailedPrecondition, StaleEpoch, StorageUnwritable
+from esd.services.domain.footprint import loading_seconds
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.retry import AWAY, repeated
 from esd.services.runtime.security import Credentials
@@ -49,7 +50,7 @@ class CheckpointStore:
         """Opens a channel to every shard; `close` closes them."""
         self._table = job.table.name
         self._addresses = job.parameter_servers
-        self._patience = settings.recovery_seconds
+        self._recovery_seconds = settings.recovery_seconds
         self._storage_patience = settings.storage_seconds
         credentials = Credentials.read(settings)
         self._connections = [
@@ -64,6 +65,8 @@ class CheckpointStore:
         ]
         self._participants = [CheckpointClient(server, table) for table in job.tables for server in self._connections]
         self._first = self._participants[0]
+        self._row_bytes = [table.row_bytes for table in job.tables for _ in self._connections]  # of each participant
+        self._stored_bytes = [0] * len(self._participants)  # of each participant, as last seen
 
     async def close(self) -> None:
         """Closes all channels."""
@@ -84,6 +87,7 @@ class CheckpointStore:
             return await participant.get_checkpoint()
 
         found = await asyncio.gather(*map(find, self._participants))
+        self._note_stored(found)
         return StoredState(
             epoch=max(each.epoch for each in found),
             manifest=found[0].manifest,
@@ -190,6 +194,7 @@ class CheckpointStore:
             The number of rows changed since the previous cut, over all tables and shards, and their size in bytes.
         """
         saved = await self._on_all(lambda each: each.save(checkpoint, epoch=epoch))
+        self._note_stored(await self._on_all(lambda each: each.get_checkpoint()))
         return sum(rows for rows, _ in saved), sum(size for _, size in saved)
 
     async def commit(self, checkpoint: int, epoch: int, manifest: bytes, keep: int, *, finished: bool = False) -> None:
@@ -245,6 +250,17 @@ class CheckpointStore:
                 raise
 
         return await repeated(attempt, self._storage_patience, on=StorageUnwritable)
+
+    @property
+    def _patience(self) -> float:
+        """Seconds for which a server may be away: it loads its rows of all tables before it answers again."""
+        servers = range(len(self._connections))
+        most = max(sum(self._stored_bytes[server :: len(servers)]) for server in servers)
+        return self._recovery_seconds + loading_seconds(most)
+
+    def _note_stored(self, found: Sequence[StoredState]) -> None:
+        """Notes the bytes of the rows of every participant, from its state."""
+        self._stored_bytes = [each.rows * size for each, size in zip(found, self._row_bytes, strict=True)]
 
     async def _on_all(self, call: Callable[[CheckpointClient], Awaitable[T]]) -> list[T]:
         return await asyncio.gather(*(self._repeated(partial(call, each)) for each in self._participants))

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -19,7 +20,7 @@ from esd.dispatcher.service.checkpoint.servers import CheckpointStore
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.protos import ps_pb2, ps_pb2_grpc
 from esd.services.domain.batches import LogEntry
-from esd.services.domain.errors import ResourceExhausted
+from esd.services.domain.errors import DeadlineExceeded, ResourceExhausted
 from tests.support.simple_clients import Dispatcher, job_with, samples, stream
 
 SETTINGS = DispatcherSettings(recovery_seconds=240.0, metrics_port=None)
@@ -114,12 +115,14 @@ class _Refusing(ps_pb2_grpc.ParameterServerServicer):
 
 
 @asynccontextmanager
-async def refusing(*codes: grpc.StatusCode, **options: int) -> AsyncIterator[CheckpointStore]:
+async def serving(
+    servicer: ps_pb2_grpc.ParameterServerServicer, settings: DispatcherSettings = SETTINGS, **options: int
+) -> AsyncIterator[CheckpointStore]:
     server = grpc.aio.server(options=list(options.items()))
-    ps_pb2_grpc.add_ParameterServerServicer_to_server(_Refusing(*codes), server)
+    ps_pb2_grpc.add_ParameterServerServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    store = CheckpointStore(job_with(checkpoint_every=5, parameter_servers=(f"127.0.0.1:{port}",)), SETTINGS)
+    store = CheckpointStore(job_with(checkpoint_every=5, parameter_servers=(f"127.0.0.1:{port}",)), settings)
     try:
         yield store
     finally:
@@ -129,12 +132,45 @@ async def refusing(*codes: grpc.StatusCode, **options: int) -> AsyncIterator[Che
 
 async def test_a_call_that_a_server_gives_up_is_made_again() -> None:
     passing = grpc.StatusCode.CANCELLED, grpc.StatusCode.ABORTED, grpc.StatusCode.RESOURCE_EXHAUSTED
-    async with refusing(*passing, grpc.StatusCode.DEADLINE_EXCEEDED) as store:
+    async with serving(_Refusing(*passing, grpc.StatusCode.DEADLINE_EXCEEDED)) as store:
         await store.append_samples(SAMPLES, 1)
 
 
+class _Loading(ps_pb2_grpc.ParameterServerServicer):
+    """Has a table of some rows, and takes no samples for a second."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._loaded: float | None = None
+
+    async def CreateTable(self, request: Any, context: Any) -> ps_pb2.CreateTableResponse:  # noqa: N802
+        return ps_pb2.CreateTableResponse()
+
+    async def GetCheckpoint(self, request: Any, context: Any) -> ps_pb2.GetCheckpointResponse:  # noqa: N802
+        return ps_pb2.GetCheckpointResponse(rows=self._rows)
+
+    async def AppendSamples(self, request: Any, context: Any) -> ps_pb2.AppendSamplesResponse:  # noqa: N802
+        self._loaded = self._loaded or time.monotonic() + 1
+        if time.monotonic() < self._loaded:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED)  # which gRPC does not repeat by itself
+        return ps_pb2.AppendSamplesResponse()
+
+
+@pytest.mark.parametrize("seconds_of_rows", [0, 30])
+async def test_a_server_may_be_away_the_longer_the_more_rows_it_loads(seconds_of_rows: int) -> None:
+    job = job_with(checkpoint_every=5, parameter_servers=("127.0.0.1:1",))
+    rows = seconds_of_rows * 8 * 2**20 // job.table.row_bytes
+    async with serving(_Loading(rows), SETTINGS.model_copy(update={"recovery_seconds": 0.2})) as store:
+        await store.find()
+        if rows:
+            await store.append_samples(SAMPLES, 1)
+        else:
+            with pytest.raises(DeadlineExceeded):
+                await store.append_samples(SAMPLES, 1)
+
+
 async def test_a_message_that_is_too_large_is_refused_at_once_and_by_name() -> None:
-    async with refusing(**{"grpc.max_receive_message_length": 1000}) as store:
+    async with serving(_Refusing(), **{"grpc.max_receive_message_length": 1000}) as store:
         with pytest.raises(ResourceExhausted, match="max_request_bytes"):
             async with asyncio.timeout(60):  # less than the store would try again for
                 await store.append_samples(LogEntry(0, 3, bytes(2000)), 1)

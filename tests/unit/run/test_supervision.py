@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ import pytest
 from esd.run import services as running_services
 from esd.run import supervision
 from esd.run.events import Event, ServiceNotReady, ServiceRestarted
-from esd.run.services import ServiceFailed, ServiceProcess
+from esd.run.services import ServiceFailed, ServiceProcess, bytes_of_rows
 from esd.run.supervision import Supervisor, pauses_between_restarts
+from esd.services.domain.errors import Unavailable
 
 # Each start takes a line off the file: `serve` gets ready and stays, `die` gets ready and dies, `fail` dies before,
 # `wait` never gets ready, `done` ends well.
@@ -131,6 +134,25 @@ async def test_one_that_is_not_ready_in_time_is_stopped_and_started_again(
 
     async with asyncio.timeout(110):
         await cluster.see_through(work(), 20, told.append)
+
+
+async def test_a_server_has_the_longer_to_get_ready_the_more_rows_it_loads(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_services, "START_SECONDS", 0.1)
+    folder = tmp_path / "kept" / "embeddings" / "shard-0-of-1"
+    folder.mkdir(parents=True)
+    with (folder / "rows-50").open("wb") as rows:
+        rows.truncate(12 * 2**20)  # 1.5 s
+    service = await services.make("ps-0", "wait")
+    service.stored_bytes = partial(bytes_of_rows, tmp_path / "kept")
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match="not ready within 2 s that 12 MiB of stored rows give it"):
+        await service.wait_ready()
+    assert time.monotonic() - began >= 1.6
+    service.stored_bytes = partial(bytes_of_rows, None)
+    with pytest.raises(Unavailable, match=r"not ready within 0 s; its log"):
+        await service.wait_ready()
 
 
 async def test_a_worker_that_is_done_is_left_alone_and_a_service_is_not(services: Services) -> None:
