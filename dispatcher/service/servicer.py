@@ -111,6 +111,8 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
             raise InvalidArgument("job is not set in the first message")
         job = self._current_job.named(request.job)
         columns: pb.SampleColumns | None = encode_columns(job.spec.columns)
+        # A recovery reads the log in answers, whose limit is the same for all services.
+        longest_batch = min(job.settings.max_request_bytes, job.settings.max_message_bytes) - OVERHEAD_BYTES
         with job.submission.submitter():
             while request is not None:  # None: the call was cut off, and another call may continue
                 if request.HasField("batch"):
@@ -122,7 +124,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                     samples=await job.submission.taken(),
                     durable=job.submission.durable,
                     columns=columns,
-                    longest_batch=job.settings.max_request_bytes - OVERHEAD_BYTES,
+                    longest_batch=longest_batch,
                 )
                 columns = None
                 request = None if request.end else await anext(requests, None)

@@ -50,7 +50,6 @@ _STRANGER_ITERATIONS = 600
 _STRANGER_FRAMES = 1200
 _REDIS_CALLS = 400
 _REDIS_LIES = 0.05  # share of its answers
-_LONGEST_COMMIT = 2**20  # bytes
 _LIES_PER_MESSAGE = 5  # beside those that are made for the moment
 _MOST_BYTES = 2**30  # of memory that a service takes
 _SHARES = {"ps_server": 0.35, "ps_server on Redis": 0.2, "dispatcher": 0.4, "worker": 0.05}
@@ -125,9 +124,7 @@ async def lie_as_redis(folder: Path, port: int, number: int) -> tuple[LyingRedis
 async def deliver(folder: Path, number: int) -> Counter[str]:
     """Has two workers train that get rows from a stranger, too. Raises AssertionError if they believe it."""
     async with AsyncExitStack() as stack:
-        # A checkpoint of so many iterations is longer than the campaign's limit of a request.
-        limit = {"max_request_bytes": str(_LONGEST_COMMIT)}
-        server = await start(stack, "ps_server", folder / "beside_stranger_ps.log", **limit)
+        server = await start(stack, "ps_server", folder / "beside_stranger_ps.log")
         dispatcher = await start(stack, "dispatcher", folder / "beside_stranger.log")
         return await train_beside_a_stranger(
             dispatcher, server, folder, iterations=_STRANGER_ITERATIONS, count=_STRANGER_FRAMES, number=number

@@ -16,11 +16,12 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisWarning
 
+from esd.services.runtime.settings import LEAST_LOGGED_BYTES
 from hardening.fuzz.calls import Method, call, fault
 from hardening.fuzz.messages import Request, requests
 from hardening.fuzz.targets import Target
 
-MAX_MESSAGE_BYTES = 2**16  # of the services: the least they take, so that a message over it is cheap
+MAX_MESSAGE_BYTES = LEAST_LOGGED_BYTES  # of the services: the least that each takes, so that a longer message is cheap
 _AT_ONCE = 24
 _REFRESH_EVERY = 4  # batches
 _OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.enable_retries", 0))

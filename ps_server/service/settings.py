@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr
 
 from esd.services.domain.ids import PARTITIONS
 from esd.services.runtime.quantities import Size
-from esd.services.runtime.settings import ReadableFile, ServerSettings
+from esd.services.runtime.settings import DEFAULT_MAX_REQUEST_BYTES, LEAST_LOGGED_BYTES, ReadableFile, ServerSettings
 
 
 class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
@@ -28,6 +28,12 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
     )
     checkpoint_dir: Path | None = Field(
         None, description="where a memory store keeps checkpoints; without it, a server that dies loses its rows"
+    )
+    max_request_bytes: Size = Field(
+        DEFAULT_MAX_REQUEST_BYTES,
+        ge=LEAST_LOGGED_BYTES,
+        lt=2**31,
+        description="longest request that is accepted, in bytes, at least 8 MiB; no sample of the stream may be longer",
     )
     shard: int = Field(0, ge=0, description="number of this server, 0..shards-1")
     shards: int = Field(

@@ -35,6 +35,11 @@ NUMBER_OF_PROCESSORS = "number of processors"
 DEFAULT_MAX_MESSAGE_BYTES = 64 * 2**20
 DEFAULT_MAX_REQUEST_BYTES = 16 * 2**20  # a pull of a million rows
 
+# Rows travel in frames of 1 MiB and a head. Samples travel in messages of 4 MiB, which a parameter server logs as they
+# come (tests/unit/test_limits.py).
+LEAST_MESSAGE_BYTES = 2 * 2**20
+LEAST_LOGGED_BYTES = 8 * 2**20
+
 # gRPC would let the window of a call grow to megabytes with the measured bandwidth and delay of the link, even for
 # strangers that are about to be refused: 64 such connections took 240 MB.
 DEFAULT_WINDOW_BYTES = 2**18
@@ -208,9 +213,9 @@ class ServerSettings(PeerSettings):
     log_level: LogLevel = Field("info", description="debug, info, warning or error")
     max_message_bytes: Size = Field(
         DEFAULT_MAX_MESSAGE_BYTES,
-        ge=2**16,
+        ge=LEAST_MESSAGE_BYTES,
         lt=2**31,
-        description="longest answer that is sent or accepted, in bytes; must be the same for all services",
+        description="longest answer that is sent or accepted, in bytes, at least 2 MiB; the same for all services",
     )
     max_request_bytes: Size = Field(
         DEFAULT_MAX_REQUEST_BYTES,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import Field, field_validator
 
 from esd.services.runtime.gpus import check_gpus
-from esd.services.runtime.quantities import Link
+from esd.services.runtime.quantities import Link, Size
 from esd.services.runtime.roles import Role
-from esd.services.runtime.settings import Address, ServerSettings
+from esd.services.runtime.settings import DEFAULT_MAX_REQUEST_BYTES, LEAST_MESSAGE_BYTES, Address, ServerSettings
 
 DEVICE = r"cpu|auto|cuda(:\d+)?"  # what a name of where training runs looks like
 
@@ -25,6 +25,12 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
     )
     shape_link: bool = Field(
         True, description="hold the traffic to the speed of the link; off where the network itself is that slow"
+    )
+    max_request_bytes: Size = Field(
+        DEFAULT_MAX_REQUEST_BYTES,
+        ge=LEAST_MESSAGE_BYTES,
+        lt=2**31,
+        description="longest request that is accepted, in bytes, at least 2 MiB: frames of other workers' rows",
     )
     cache_rows: int = Field(ge=1, lt=2**32, description="embedding rows that the cache holds")
     least_samples: int = Field(0, ge=0, lt=2**31, description="the fewest samples per iteration that it takes")

@@ -13,6 +13,7 @@ from esd.protos import ps_pb2
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.runtime.logs import JsonFormatter
+from esd.services.runtime.settings import LEAST_LOGGED_BYTES
 from tests.support.frames import gradient_push, row_push
 from tests.support.ps_client import Client, refused
 
@@ -23,7 +24,7 @@ SHOWN = "rogue%20worker"  # in a header, which takes no blanks
 @pytest.fixture
 async def rogue() -> AsyncIterator[Client]:
     """A worker's connection to a parameter server whose table has a few rows and is in epoch 3."""
-    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, max_request_bytes=2**16)
+    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, max_request_bytes=LEAST_LOGGED_BYTES)
     async with parameter_server(settings) as server, Client(server.address, caller=NAME) as client:
         await client.create_table()
         await client.send(row_push([1, 2], 1, 0.5))
@@ -80,4 +81,4 @@ async def test_the_log_names_who_was_refused(rogue, capsys):
 
 async def test_a_message_over_the_limit_is_refused(rogue):
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "larger than max"):
-        await rogue.send(of_epoch(row_push(range(1000), 1, 0.5), 3))
+        await rogue.send(of_epoch(row_push(range(200_000), 1, 0.5), 3))

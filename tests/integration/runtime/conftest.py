@@ -68,7 +68,7 @@ class ToyServicer(ps_pb2_grpc.ParameterServerServicer, dispatcher_pb2_grpc.Dispa
     async def Scan(  # noqa: N802
         self, request: ps_pb2.ScanRequest, context: Any
     ) -> AsyncIterator[ps_pb2.ScanResponse]:
-        yield ps_pb2.ScanResponse(rows={"rows": bytes(100_000 if request.table == "big" else 4)})
+        yield ps_pb2.ScanResponse(rows={"rows": bytes(2_200_000 if request.table == "big" else 4)})
         await self.behave(request.table)
         yield ps_pb2.ScanResponse(rows={"rows": bytes(8)})
 

@@ -11,6 +11,7 @@ import pytest
 from esd.protos import ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
 from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, Overloaded, ResourceExhausted, Unavailable
 from esd.services.runtime.channel import channel
+from esd.services.runtime.settings import LEAST_MESSAGE_BYTES
 from esd.services.runtime.status import domain_errors
 
 
@@ -120,8 +121,8 @@ async def test_streams_have_none(toy: Any) -> None:
 @pytest.mark.parametrize(
     ("setting", "call"),
     [
-        ("max_request_bytes", lambda toy: toy.create("x" * 70_000)),
-        ("max_request_bytes", lambda toy: toy.push("fine", "x" * 70_000)),
+        ("max_request_bytes", lambda toy: toy.create("x" * 2_200_000)),
+        ("max_request_bytes", lambda toy: toy.push("fine", "x" * 2_200_000)),
         ("max_message_bytes", lambda toy: toy.pull("big")),
     ],
     ids=["request", "request stream", "answer"],
@@ -129,7 +130,7 @@ async def test_streams_have_none(toy: Any) -> None:
 async def test_a_message_over_the_limit_names_the_setting(
     serve_toy: Any, setting: str, call: Callable[[Any], Awaitable[Any]]
 ) -> None:
-    async with serve_toy(**{setting: 2**16}) as toy:
+    async with serve_toy(**{setting: LEAST_MESSAGE_BYTES}) as toy:
         with pytest.raises(ResourceExhausted, match=f"larger than max .* {setting} .*{setting.upper()}"):
             await call(toy)
 

@@ -17,11 +17,11 @@ from esd.services.runtime.call_limits import HEALTH_CALLS_BY_PEER
 from esd.services.runtime.channel import channel
 from esd.services.runtime.retry import repeated
 from esd.services.runtime.security import Credentials
-from esd.services.runtime.settings import ClientSettings
+from esd.services.runtime.settings import LEAST_MESSAGE_BYTES, ClientSettings
 from esd.services.runtime.status import domain_errors
 from tests.support.certificates import Certificates
 
-LONG = "x" * 70_000  # the toys below take 65,536 bytes
+LONG = "x" * (LEAST_MESSAGE_BYTES + 5000)  # the toys below take the least that a service can
 
 
 def stranger(certificates: Certificates) -> Credentials:
@@ -47,7 +47,9 @@ async def test_the_token_is_asked_for_before_a_message_is_read(
     serve_toy: Any, certificates: Certificates, call: Any
 ) -> None:
     async with (
-        serve_toy(**certificates.of("service", token=True), max_request_bytes=2**16, max_message_bytes=2**16) as toy,
+        serve_toy(
+            **certificates.of("service", token=True), max_request_bytes=2**16, max_message_bytes=LEAST_MESSAGE_BYTES
+        ) as toy,
         channel(toy.server.address, credentials=stranger(certificates)) as to_server,
     ):
         stub = ps_pb2_grpc.ParameterServerStub(to_server)

@@ -89,7 +89,7 @@ def test_every_setting_of_bytes_is_written_as_a_size(
 
 def test_a_size_below_a_setting_s_least_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESD_PS_MAX_MESSAGE_BYTES", "1k")
-    with pytest.raises(SettingsError, match=r"ESD_PS_MAX_MESSAGE_BYTES=1024: .* greater than or equal to 65536"):
+    with pytest.raises(SettingsError, match=r"ESD_PS_MAX_MESSAGE_BYTES=1024: .* greater than or equal to 2097152"):
         load(ParameterServerSettings)
 
 
