@@ -122,7 +122,7 @@ class WatchPlansRequest(_message.Message):
     def __init__(self, job: _Optional[str] = ..., from_iteration: _Optional[int] = ..., epoch: _Optional[int] = ..., ids: _Optional[bool] = ...) -> None: ...
 
 class WatchPlansResponse(_message.Message):
-    __slots__ = ("epoch", "iteration", "stage", "workers")
+    __slots__ = ("epoch", "iteration", "stage", "workers", "piece")
     class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STAGE_UNSPECIFIED: _ClassVar[WatchPlansResponse.Stage]
@@ -139,11 +139,13 @@ class WatchPlansResponse(_message.Message):
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     iteration: int
     stage: WatchPlansResponse.Stage
     workers: _containers.RepeatedCompositeFieldContainer[WorkerMoves]
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., stage: _Optional[_Union[WatchPlansResponse.Stage, str]] = ..., workers: _Optional[_Iterable[_Union[WorkerMoves, _Mapping]]] = ...) -> None: ...
+    piece: Piece
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., stage: _Optional[_Union[WatchPlansResponse.Stage, str]] = ..., workers: _Optional[_Iterable[_Union[WorkerMoves, _Mapping]]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
 
 class WorkerMoves(_message.Message):
     __slots__ = ("worker", "slot", "samples", "plan_bytes", "moves")

@@ -11,7 +11,7 @@ from esd.services.domain.errors import NotFound
 from esd.services.domain.watched import WatchedPlans
 from esd.services.runtime.retry import AWAY, Backoff
 from esd.services.runtime.status import domain_errors
-from esd.services.wire.watched import WatchRequest, decode_watched, encode_watch_request
+from esd.services.wire.watched import JoinedPlans, WatchRequest, encode_watch_request
 
 OpenWatch = Callable[[pb.WatchPlansRequest], Any]  # begins a call of WatchPlans
 
@@ -27,9 +27,9 @@ async def watched_plans(open_watch: OpenWatch, request: WatchRequest, patience: 
     backoff = Backoff(patience)
     seen: tuple[int, int, int] | None = None
     while True:
-        call = open_watch(encode_watch_request(request))
+        call, joined = open_watch(encode_watch_request(request)), JoinedPlans()
         try:
-            while (plans := await _next_of(call)) is not None:
+            while (plans := await _next_of(call, joined)) is not None:
                 backoff.reset()
                 if seen is None or plans.position > seen:  # a stream resumes at the beginning of an iteration
                     seen = plans.position
@@ -46,8 +46,12 @@ async def watched_plans(open_watch: OpenWatch, request: WatchRequest, patience: 
             call.cancel()
 
 
-async def _next_of(call: Any) -> WatchedPlans | None:
-    with domain_errors():
-        message = await call.read()
-    # Anything else is gRPC's mark of the end.
-    return decode_watched(message) if isinstance(message, pb.WatchPlansResponse) else None
+async def _next_of(call: Any, joined: JoinedPlans) -> WatchedPlans | None:
+    """Reads the messages of the next plans. Returns None at the end of the stream."""
+    while True:
+        with domain_errors():
+            message = await call.read()
+        if not isinstance(message, pb.WatchPlansResponse):  # gRPC's mark of the end
+            return None
+        if (plans := joined.add(message)) is not None:
+            return plans

@@ -6,7 +6,7 @@ plan is encoded only once, in the planner's thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from esd.protos import common_pb2
@@ -15,6 +15,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.plans import PlanMessage
 from esd.services.domain.reports import FailureReport, FlushReport, IterationReport, Lease, Report, WorkerPhase
 from esd.services.wire.messages import parse
+from esd.services.wire.pieces import PieceBuffer, pieces_of
 from esd.services.wire.plans import decode_iteration_plans, decode_plan_messages
 from esd.services.wire.report_reader import read_iteration_reports
 from esd.services.wire.reports import (
@@ -28,8 +29,6 @@ from esd.services.wire.reports import (
     encode_phase,
 )
 
-PIECE_BYTES = 8 << 20  # far below the default limit of an answer (max_message_bytes), and long enough for full speed
-_PIECE_OVERHEAD = 64  # bytes of a message besides the piece that it has
 _PIECE_TAG = b"\x42"  # the first byte of a message with a piece: field 8, of a length
 
 
@@ -141,28 +140,22 @@ def encode_answer(received: int, refusals: Sequence[Refusal]) -> bytes:
     return pb.AttendResponse(received=received, refusals=encoded).SerializeToString()
 
 
-def in_pieces(message: bytes, longest: int) -> Iterator[bytes]:
-    """Yields a message of the dispatcher as it is, or a long one as messages that each have a piece of it.
+def in_pieces(message: bytes, longest: int) -> Sequence[bytes]:
+    """Returns a message of the dispatcher as it is, or a long one as messages that each have a piece of it.
 
     Args:
         message: the encoded message.
         longest: the most bytes of a message that the worker accepts.
     """
-    size = min(PIECE_BYTES, longest - _PIECE_OVERHEAD)
-    if len(message) <= size:
-        yield message
-        return
-    for start in range(0, len(message), size):
-        data = message[start : start + size]
-        piece = pb.Piece(data=data, left=len(message) - start - len(data))
-        yield pb.AttendResponse(piece=piece).SerializeToString()
+    pieces = [pb.AttendResponse(piece=piece).SerializeToString() for piece in pieces_of(message, longest)]
+    return pieces or [message]
 
 
 class Joined:
     """The pieces of a long message of the dispatcher, until it is complete."""
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self._pieces = PieceBuffer()
 
     def add(self, data: bytes) -> bytes | None:
         """Returns a message of the dispatcher that is complete with these bytes; None if more pieces follow.
@@ -174,13 +167,7 @@ class Joined:
             if self._pieces:
                 raise InvalidArgument(f"a message follows {len(self._pieces)} pieces of one that is not complete")
             return data
-        piece = parse(pb.AttendResponse, data).piece
-        self._pieces.append(piece.data)
-        if piece.left:
-            return None
-        whole = b"".join(self._pieces)
-        self._pieces.clear()
-        return whole
+        return self._pieces.add(parse(pb.AttendResponse, data).piece)
 
 
 def decode_response(data: bytes) -> Response:

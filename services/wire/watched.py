@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from esd.protos import dispatcher_pb2 as pb
+from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.watched import MoveReason, Moves, PlanStage, WatchedPlans, WorkerMoves
 from esd.services.wire.arrays import decode_array
 from esd.services.wire.enums import EnumCodec
+from esd.services.wire.messages import parse
+from esd.services.wire.pieces import PieceBuffer, pieces_of
 
 _STAGES = EnumCodec(PlanStage, pb.WatchPlansResponse.Stage, "STAGE_", "stage")
 _REASONS = EnumCodec(MoveReason, pb.Moves.Reason, "REASON_", "moves.reason")
@@ -76,6 +80,38 @@ def _encode_moves(moves: Moves) -> pb.Moves:
         by_worker=moves.by_worker.tolist(),
         ids=None if moves.ids is None else np.ascontiguousarray(moves.ids).tobytes(),
     )
+
+
+def watched_in_pieces(plans: WatchedPlans, longest: int) -> Sequence[pb.WatchPlansResponse]:
+    """Returns the message of plans, or the messages with the pieces of a long one.
+
+    Args:
+        plans: plans that belong together.
+        longest: the most bytes of a message that the observer accepts.
+    """
+    whole = encode_watched(plans)
+    pieces = [pb.WatchPlansResponse(piece=piece) for piece in pieces_of(whole.SerializeToString(), longest)]
+    return pieces or [whole]
+
+
+class JoinedPlans:
+    """The pieces of long plans on one stream, until they are complete."""
+
+    def __init__(self) -> None:
+        self._pieces = PieceBuffer()
+
+    def add(self, message: pb.WatchPlansResponse) -> WatchedPlans | None:
+        """Returns the plans that are complete with this message; None if more pieces follow.
+
+        Raises:
+            InvalidArgument: the plans are malformed, or the message is not the next piece of plans that are not whole.
+        """
+        if message.HasField("piece"):
+            whole = self._pieces.add(message.piece)
+            return None if whole is None else decode_watched(parse(pb.WatchPlansResponse, whole))
+        if self._pieces:
+            raise InvalidArgument(f"plans follow {len(self._pieces)} pieces of others that are not complete")
+        return decode_watched(message)
 
 
 def decode_watched(message: pb.WatchPlansResponse) -> WatchedPlans:

@@ -63,7 +63,7 @@ MET = {
     "domain/features.MAX_SAMPLE_IDS": "test_lists_have_a_million_ids_each_and_a_sample_two_million",
     "domain/parts.PIECE_BYTES": "test_pieces_join_to_the_whole_and_tell_the_last",
     "domain/sum_pieces.PIECE_BYTES": "test_each_shard_gets_every_other_piece",
-    "wire/attend.PIECE_BYTES": "test_a_long_message_comes_in_pieces_and_others_as_they_are",
+    "wire/pieces.PIECE_BYTES": "test_a_long_message_comes_in_pieces_and_others_as_they_are",
     "wire/batches.MESSAGE_BYTES": "test_batches_plans_and_the_log_are_longer_than_a_message",
     "wire/exchange.MAX_FRAME_BYTES": "test_pieces_are_all_of_it_and_none_is_too_long_either_way",
     "wire/rows.CHUNK_BYTES": "test_pieces_are_all_of_it_and_none_is_too_long_either_way",

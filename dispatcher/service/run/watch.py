@@ -8,9 +8,10 @@ processor at most, and never the planner's thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from esd.dispatcher.service.run.job import Job
 from esd.dispatcher.service.run.moves import moves_of
@@ -20,10 +21,20 @@ from esd.services.domain.errors import ResourceExhausted
 from esd.services.domain.state import JobPhase
 from esd.services.runtime import metrics
 from esd.services.runtime.tasks import run_in
-from esd.services.wire.watched import WatchRequest, encode_watched
+from esd.services.wire.watched import WatchRequest, watched_in_pieces
 
 MOST_OBSERVERS = 64  # of a dispatcher; each holds a stream
-_LATEST_MESSAGES = 16  # that are kept for observers at the same place
+_LATEST_BYTES = 64 * 2**20  # of messages that are kept for observers at the same place; the latest plans stay
+_LATEST_PLANS = 16  # whose messages are kept at most
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """Plans with their messages, which have so many bytes."""
+
+    plans: KeptPlans
+    messages: Sequence[pb.WatchPlansResponse]
+    bytes: int
 
 
 class Observers:
@@ -36,7 +47,8 @@ class Observers:
     def __init__(self, thread: ThreadPoolExecutor) -> None:
         self._thread = thread
         self._watching = 0
-        self._latest: dict[tuple[int, bool], tuple[KeptPlans, pb.WatchPlansResponse]] = {}
+        self._latest: dict[tuple[int, bool], _Latest] = {}
+        self._latest_bytes = 0
 
     async def watch(self, job: Job, request: WatchRequest) -> AsyncGenerator[pb.WatchPlansResponse]:
         """Yields the plans of a job from an iteration on, as they are published, until the job is finished.
@@ -57,19 +69,24 @@ class Observers:
         try:
             async with aclosing(_published(job, request)) as published:
                 async for kept in published:
-                    yield await run_in(self._thread, self._message_of, kept, request.ids)
+                    longest = job.settings.max_message_bytes
+                    for message in await run_in(self._thread, self._messages_of, kept, request.ids, longest):
+                        yield message
         finally:
             self._watching -= 1
             metrics.PLAN_OBSERVERS.dec()
 
-    def _message_of(self, kept: KeptPlans, ids: bool) -> pb.WatchPlansResponse:
-        """Returns the message of published plans, which one observer after the other asks for; runs in the thread."""
+    def _messages_of(self, kept: KeptPlans, ids: bool, longest: int) -> Sequence[pb.WatchPlansResponse]:
+        """Returns the messages of published plans, which one observer after the other asks for; runs in the thread."""
         key = (id(kept), ids)  # of plans that the entry keeps alive
         if key not in self._latest:
-            self._latest[key] = kept, encode_watched(moves_of(kept, ids=ids))
-            if len(self._latest) > _LATEST_MESSAGES:
-                del self._latest[next(iter(self._latest))]
-        return self._latest[key][1]
+            messages = watched_in_pieces(moves_of(kept, ids=ids), longest)
+            latest = _Latest(kept, messages, sum(message.ByteSize() for message in messages))
+            self._latest[key] = latest
+            self._latest_bytes += latest.bytes
+            while len(self._latest) > (_LATEST_PLANS if self._latest_bytes <= _LATEST_BYTES else 1):
+                self._latest_bytes -= self._latest.pop(next(iter(self._latest))).bytes
+        return self._latest[key].messages
 
 
 async def _published(job: Job, request: WatchRequest) -> AsyncGenerator[KeptPlans]:

@@ -13,15 +13,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from esd.dispatcher.service.run import watch
 from esd.dispatcher.service.run.watch import MOST_OBSERVERS
+from esd.protos import dispatcher_pb2 as pb
+from esd.protos import dispatcher_pb2_grpc
 from esd.services.clients.dispatcher import DispatcherClient
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.errors import FailedPrecondition, NotFound, ResourceExhausted
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted
 from esd.services.domain.plans import IterationPlan
 from esd.services.domain.sync import Full, OnDemand, Sync
 from esd.services.domain.watched import MoveReason, Moves, PlanStage, WatchedPlans
 from esd.services.runtime import metrics
+from esd.services.runtime.channel import channel
+from esd.services.wire import pieces
+from esd.services.wire.watched import JoinedPlans, encode_watched
 from tests.support.cuttable_proxy import cuttable_proxy
 from tests.support.simple_clients import Dispatcher, Worker, job_with, run_to_the_end, samples, state_when
 
@@ -185,6 +191,32 @@ async def test_an_observer_begins_where_it_wants_to(dispatcher: Dispatcher) -> N
         await seen_by(dispatcher.client.watch_plans("clicks", 0))
 
 
+async def test_long_plans_come_in_pieces_and_are_whole(
+    start_dispatcher: Callable[..., Awaitable[Dispatcher]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_with()
+    dispatcher = await start_dispatcher()
+    await run_to_the_end(dispatcher, job, [samples(80)])
+    whole = await seen_by(dispatcher.client.watch_plans(job.name, 0, ids=True))
+    assert max(encode_watched(each).ByteSize() for each in whole) > 3 * 150
+    await dispatcher.dismiss()
+
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 150)
+    monkeypatch.setattr(watch, "_LATEST_BYTES", 1000)  # no message is kept for the next observer
+    dispatcher = await start_dispatcher()
+    await run_to_the_end(dispatcher, job, [samples(80)])
+    for _ in range(2):
+        seen = await seen_by(dispatcher.client.watch_plans(job.name, 0, ids=True))
+        assert [each.as_json() for each in seen] == [each.as_json() for each in whole]
+    async with channel(dispatcher.address) as open_channel:
+        request = pb.WatchPlansRequest(job=job.name, from_iteration=0, ids=True)
+        sent = [
+            message.ByteSize() async for message in dispatcher_pb2_grpc.DispatcherStub(open_channel).WatchPlans(request)
+        ]
+    assert len(sent) > 2 * len(whole)
+    assert max(sent) < 150 + 64
+
+
 async def test_plans_that_are_no_longer_kept_are_refused_by_name(
     start_dispatcher: Callable[..., Awaitable[Dispatcher]],
 ) -> None:
@@ -263,3 +295,10 @@ async def test_observers_have_a_limit(dispatcher: Dispatcher) -> None:
     for task in watching:
         task.cancel()
     await asyncio.gather(*watching, return_exceptions=True)
+
+
+def test_plans_among_the_pieces_of_others_are_refused() -> None:
+    joined = JoinedPlans()
+    assert joined.add(pb.WatchPlansResponse(piece=pb.Piece(data=b"x", left=4))) is None
+    with pytest.raises(InvalidArgument, match="plans follow 1 pieces of others that are not complete"):
+        joined.add(pb.WatchPlansResponse(epoch=1))
