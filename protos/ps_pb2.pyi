@@ -450,18 +450,22 @@ class TrimSamplesResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class SumMember(_message.Message):
-    __slots__ = ("table", "epoch", "worker", "members", "wait_ms")
+    __slots__ = ("table", "epoch", "worker", "members", "wait_ms", "instance", "resumes")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    RESUMES_FIELD_NUMBER: _ClassVar[int]
     table: str
     epoch: int
     worker: int
     members: int
     wait_ms: int
-    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., worker: _Optional[int] = ..., members: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+    instance: int
+    resumes: bool
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., worker: _Optional[int] = ..., members: _Optional[int] = ..., wait_ms: _Optional[int] = ..., instance: _Optional[int] = ..., resumes: _Optional[bool] = ...) -> None: ...
 
 class SumPiece(_message.Message):
     __slots__ = ("iteration", "number", "start", "length", "type", "values")
@@ -479,18 +483,34 @@ class SumPiece(_message.Message):
     values: bytes
     def __init__(self, iteration: _Optional[int] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., length: _Optional[int] = ..., type: _Optional[_Union[SumType, str]] = ..., values: _Optional[bytes] = ...) -> None: ...
 
+class SumFarewell(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class SumRequest(_message.Message):
-    __slots__ = ("member", "piece")
+    __slots__ = ("member", "piece", "farewell", "sums")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     PIECE_FIELD_NUMBER: _ClassVar[int]
+    FAREWELL_FIELD_NUMBER: _ClassVar[int]
+    SUMS_FIELD_NUMBER: _ClassVar[int]
     member: SumMember
     piece: SumPiece
-    def __init__(self, member: _Optional[_Union[SumMember, _Mapping]] = ..., piece: _Optional[_Union[SumPiece, _Mapping]] = ...) -> None: ...
+    farewell: SumFarewell
+    sums: int
+    def __init__(self, member: _Optional[_Union[SumMember, _Mapping]] = ..., piece: _Optional[_Union[SumPiece, _Mapping]] = ..., farewell: _Optional[_Union[SumFarewell, _Mapping]] = ..., sums: _Optional[int] = ...) -> None: ...
+
+class SumWelcome(_message.Message):
+    __slots__ = ("pieces",)
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    pieces: int
+    def __init__(self, pieces: _Optional[int] = ...) -> None: ...
 
 class SumResponse(_message.Message):
-    __slots__ = ("piece", "refusal")
+    __slots__ = ("piece", "refusal", "welcome")
     PIECE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
     piece: SumPiece
     refusal: _common_pb2.Refusal
-    def __init__(self, piece: _Optional[_Union[SumPiece, _Mapping]] = ..., refusal: _Optional[_Union[_common_pb2.Refusal, _Mapping]] = ...) -> None: ...
+    welcome: SumWelcome
+    def __init__(self, piece: _Optional[_Union[SumPiece, _Mapping]] = ..., refusal: _Optional[_Union[_common_pb2.Refusal, _Mapping]] = ..., welcome: _Optional[_Union[SumWelcome, _Mapping]] = ...) -> None: ...

@@ -318,16 +318,21 @@ class ParameterServerServicer:
     def Sum(self, request_iterator, context):
         """Sums vectors over the workers of an epoch: gradients of dense parameters and of replicated rows, and changes of
         buffers. The first message of a worker names its group, and all later ones are pieces of its vectors; the first
-        message of the server is empty, and says that all members have come; all later ones are pieces of the sums. All
-        members send the same pieces, apart from their values, in the same order. With several servers, piece p of a vector
-        belongs to server p modulo the number of servers. A piece has 65,536 bytes of values, the last of a vector the rest.
+        message of the server reports that all members have come, and all later ones are pieces of the sums. All members
+        send the same pieces, apart from their values, in the same order. With several servers, piece p of a vector belongs
+        to server p modulo the number of servers. A piece has 65,536 bytes of values, the last of a vector the rest.
 
         The server adds the pieces of the members in the order of their slots, so the sum has the same bits for any order of
-        arrival. It reads pieces ahead of their turn as far as its memory for them reaches. A stream that ends, or is
+        arrival. It reads pieces ahead of their turn as far as its memory for them reaches. A member that leaves, or is
         refused, ends the streams of the other members with UNAVAILABLE, unless no sum misses the member.
 
-        FAILED_PRECONDITION: the epoch is not the table's; or the worker is not one of the members, or sums on another
-        stream; or another member has named other members. INVALID_ARGUMENT: a message is malformed, a piece is not the
+        A stream that breaks is opened again. The worker reports how many sums it has, and gets the later ones, which the
+        server keeps until all members report that they have them, as far as its memory reaches. The server reports how many
+        pieces it has, and the worker sends the later ones. The other members wait meanwhile, as for a member that is slow.
+
+        FAILED_PRECONDITION: the epoch is not the table's; or the worker is not one of the members, or another process has
+        its slot; or another member has named other members; or the worker resumes, and the server does not keep its group,
+        or a sum that the worker lacks. INVALID_ARGUMENT: a message is malformed, a piece is not the
         next one, has another size or another place than that of another member, or a value is NaN or infinite.
         RESOURCE_EXHAUSTED: a vector is longer than the server sums. DEADLINE_EXCEEDED: another member has sent nothing for
         `wait_ms`.

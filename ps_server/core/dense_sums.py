@@ -44,6 +44,10 @@ class DenseSums:
         rank = self._rank[slot]
         return all(sent > self._sent[rank] for sent in self._sent[:rank])
 
+    def pieces_of(self, slot: int) -> int:
+        """Returns how many pieces of a member have come."""
+        return self._sent[self._rank[slot]]
+
     def missing(self) -> tuple[str, list[int]] | None:
         """Returns the name of the first incomplete sum and the slots of the members that it lacks; None: none is."""
         if not self._open:

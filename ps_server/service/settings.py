@@ -61,8 +61,9 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
     max_sum_bytes: Size = Field(
         256 * 2**20,
         ge=2**20,
-        description="memory that gradients may hold which wait to be summed, and sums which wait to be sent, in bytes; "
-        "beyond it only the gradients that are due next are read, and the others wait in the network",
+        description="memory that gradients may hold which wait to be summed, and sums until all workers have them, in "
+        "bytes; beyond it sent sums are dropped, so that a stream that breaks may not be resumed, and only the "
+        "gradients that are due next are read, and the others wait in the network",
     )
     exchange_frames: int = Field(
         64, ge=2, le=65536, description="frames of one exchange that may be unanswered; more are refused one by one"

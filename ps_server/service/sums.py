@@ -1,16 +1,18 @@
 """The server side of sums over the workers of an epoch (protos/ps.proto, Sum).
 
-A group is the members of one epoch of a job. It lives as long as its streams: a stream that is refused, or that ends
-while a sum lacks its worker, ends the streams of all others.
+A group is the members of one epoch of a job. A stream that breaks is continued by its worker on another one; a worker
+that is refused, or leaves while a sum lacks it, ends the streams of all others.
 
 Memory is bounded by reading: pieces stay in the network until they are due, or there is room for them. The piece that
-is due next in a group is always read, so groups never wait for each other.
+is due next in a group is always read, so groups never wait for each other. Sums stay until all members have them, or
+their room is needed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import grpc
@@ -19,8 +21,9 @@ from esd.ps_server.core.dense_sums import DenseSums
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.tables import Tables
 from esd.ps_server.service.settings import ParameterServerSettings
-from esd.ps_server.service.sum_groups import SumGroup, SumMemory, SumStream
-from esd.services.domain.errors import EsdError, ResourceExhausted, StaleEpoch
+from esd.ps_server.service.sum_groups import SumGroup
+from esd.ps_server.service.sum_streams import SumMemory, SumStream
+from esd.services.domain.errors import EsdError, FailedPrecondition, ResourceExhausted, StaleEpoch
 from esd.services.domain.sum_pieces import SumMember
 from esd.services.runtime import metrics
 from esd.services.runtime.tasks import first_failure
@@ -51,7 +54,7 @@ class SumService:
         self._groups: dict[tuple[str, int], SumGroup] = {}
 
     async def serve(self, context: Context) -> None:
-        """Serves the stream of one worker until it has closed its side.
+        """Serves a stream of one worker until it leaves, or the stream breaks.
 
         Raises:
             EsdError: the group is not the worker's, a piece is refused, or another member is lost or late.
@@ -70,9 +73,7 @@ class SumService:
             _log.info("the stream of sums of worker slot %d ends: %s", member.slot, error)
             raise
         finally:
-            group.leave(stream)
-            if not group.streams:
-                self._groups = {key: each for key, each in self._groups.items() if each is not group}
+            group.lose(stream)
 
     def refuse(self, table: str, *, before: int) -> None:
         """Ends the groups of a table's epochs before one, which has begun."""
@@ -81,15 +82,24 @@ class SumService:
                 group.fail(StaleEpoch(f"epoch {epoch} of table {table!r} is over, and epoch {before} has begun"))
 
     def _group_of(self, member: SumMember) -> SumGroup:
-        """Returns the group of a member, which is new where no other member has come."""
+        """Returns the group of a member, which is new where no other member has come.
+
+        Raises:
+            FailedPrecondition: the member has had a group, which is not here any more.
+        """
         key = member.table, member.epoch
         if key not in self._groups:
+            if member.resumes:
+                raise FailedPrecondition(
+                    f"the sums of epoch {member.epoch} of table {member.table!r}, with which worker slot {member.slot} "
+                    "would continue, are not here any more: they have failed, or this server has started anew"
+                )
             sums = DenseSums(member.members, self._shard.index, self._shard.count)
-            self._groups[key] = SumGroup(member, sums, self._memory)
+            self._groups[key] = SumGroup(member, sums, self._memory, partial(self._groups.__delitem__, key))
         return self._groups[key]
 
     async def _carry(self, stream: SumStream, group: SumGroup, context: Context) -> None:
-        """Reads pieces and writes sums until the worker closes its side or disappears, or the group fails."""
+        """Reads pieces and writes sums until the worker leaves or disappears, or the group fails."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 others = [tasks.create_task(each) for each in (stream.write(context), stream.failed())]
@@ -112,11 +122,14 @@ class SumService:
             if (data := await context.read()) is _EOF:
                 return
             _RECEIVED.inc(len(data))
-            piece = decode_piece(data)
+            piece, received = decode_piece(data)
+            if piece is None:
+                group.leave(stream)
+                return
             name = piece.name
             if name.length * name.dtype.itemsize > limit:
                 raise ResourceExhausted(
                     f"worker slot {stream.slot} sums a vector of {name.length} {name.dtype} values, and at most "
                     f"{limit} bytes are allowed ({self._settings.variable('max_dense_bytes')})"
                 )
-            group.add(stream, piece)
+            group.add(stream, piece, received)

@@ -24,6 +24,9 @@ class SumMember:
         slot: of the worker.
         members: the slots that take part in every sum.
         patience: seconds that the server waits for the other members.
+        instance: a random number below 2^64, the same for all streams of the worker in the epoch.
+        resumes: whether the stream continues one to which all members had come.
+        sums: the number of pieces of sums that the worker has from the server.
     """
 
     table: str
@@ -31,6 +34,9 @@ class SumMember:
     slot: int
     members: WorkerSet
     patience: float
+    instance: int
+    resumes: bool = False
+    sums: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -448,8 +448,9 @@ SUM_BYTES = Counter(
 )
 SUM_HELD_BYTES = Gauge(
     "esd_sum_held_bytes",
-    "Memory of gradients that wait to be summed, and of sums that wait to be sent. Near ESD_PS_MAX_SUM_BYTES for long: "
-    "one worker's link is much slower than the others', whose gradients wait in the network then, which does no harm.",
+    "Memory of gradients that wait to be summed, and of sums that not all workers have. Near ESD_PS_MAX_SUM_BYTES for "
+    "long: the sums of an iteration take as much, so a stream that breaks may end the epoch; or one worker's link is "
+    "much slower than the others', whose gradients wait in the network then, which does no harm.",
     registry=REGISTRY,
 )
 STORE_UP = Gauge(

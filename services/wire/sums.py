@@ -15,7 +15,6 @@ from esd.services.wire.arrays import decode_array, encode_array
 from esd.services.wire.messages import parse
 
 MAX_MESSAGE_BYTES = PIECE_BYTES + 4096
-JOINED = ps_pb2.SumResponse().SerializeToString()  # the first message of a server
 
 _MOST_WORKERS = 64
 _TYPES: dict[np.dtype[Any], ps_pb2.SumType] = {
@@ -35,8 +34,10 @@ def encode_member(member: SumMember) -> bytes:
         worker=member.slot,
         members=member.members.mask,
         wait_ms=round(1000 * member.patience),
+        instance=member.instance,
+        resumes=member.resumes,
     )
-    return ps_pb2.SumRequest(member=message).SerializeToString()
+    return ps_pb2.SumRequest(member=message, sums=member.sums).SerializeToString()
 
 
 def decode_member(data: bytes) -> SumMember:
@@ -51,24 +52,44 @@ def decode_member(data: bytes) -> SumMember:
     member, members = message.member, WorkerSet(message.member.members)
     if member.worker >= _MOST_WORKERS or member.worker not in members:
         raise InvalidArgument(f"worker slot {member.worker} is not one of the members, {members}")
-    return SumMember(member.table, member.epoch, member.worker, members, member.wait_ms / 1000)
+    if message.sums and not member.resumes:
+        raise InvalidArgument(f"worker slot {member.worker} has {message.sums} pieces of sums before its first stream")
+    patience = member.wait_ms / 1000
+    return SumMember(
+        member.table, member.epoch, member.worker, members, patience, member.instance, member.resumes, message.sums
+    )
 
 
-def encode_piece(piece: SumPiece) -> bytes:
-    """Encodes a later message of a worker."""
-    return ps_pb2.SumRequest(piece=_piece(piece)).SerializeToString()
+def encode_piece(piece: SumPiece | None, sums: int) -> bytes:
+    """Encodes a later message of a worker.
+
+    Args:
+        piece: the piece; None: the worker leaves.
+        sums: the number of pieces of sums that the worker has.
+    """
+    if piece is None:
+        return ps_pb2.SumRequest(farewell=ps_pb2.SumFarewell(), sums=sums).SerializeToString()
+    return ps_pb2.SumRequest(piece=_piece(piece), sums=sums).SerializeToString()
 
 
-def decode_piece(data: bytes) -> SumPiece:
-    """Decodes a later message of a worker.
+def decode_piece(data: bytes) -> tuple[SumPiece | None, int]:
+    """Decodes a later message of a worker: returns the arguments of `encode_piece`.
 
     Raises:
-        InvalidArgument: the message is no piece, or has another number of values than its place needs.
+        InvalidArgument: the message is no piece and no farewell, or has another number of values than its place needs.
     """
     message = _request(data)
-    if message.WhichOneof("body") != "piece":
-        raise InvalidArgument("a message of a stream of sums is no piece of a vector")
-    return _decoded(message.piece)
+    match message.WhichOneof("body"):
+        case "piece":
+            return _decoded(message.piece), message.sums
+        case "farewell":
+            return None, message.sums
+    raise InvalidArgument("a message of a stream of sums is no piece of a vector")
+
+
+def encode_welcome(pieces: int) -> bytes:
+    """Encodes the first message of a server, which has so many pieces of the worker."""
+    return ps_pb2.SumResponse(welcome=ps_pb2.SumWelcome(pieces=pieces)).SerializeToString()
 
 
 def encode_sum(piece: SumPiece) -> bytes:
@@ -81,10 +102,19 @@ def encode_end(code: int, reason: str, message: str) -> bytes:
     return ps_pb2.SumResponse(refusal=common_pb2.Refusal(code=code, reason=reason, message=message)).SerializeToString()
 
 
-def decode_sum(data: bytes) -> SumPiece | common_pb2.Refusal:
-    """Decodes a later message of a server. Raises InvalidArgument as `decode_piece` does."""
+def decode_sum(data: bytes) -> SumPiece | common_pb2.Refusal | int:
+    """Decodes a message of a server: a sum, a refusal, or the number in its welcome.
+
+    Raises:
+        InvalidArgument: the message has another number of values than its place needs.
+    """
     message = parse(ps_pb2.SumResponse, data)
-    return message.refusal if message.WhichOneof("body") == "refusal" else _decoded(message.piece)
+    match message.WhichOneof("body"):
+        case "welcome":
+            return message.welcome.pieces
+        case "refusal":
+            return message.refusal
+    return _decoded(message.piece)
 
 
 def _request(data: bytes) -> ps_pb2.SumRequest:

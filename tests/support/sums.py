@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,19 +15,23 @@ from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.sum_pieces import SumMember, SumPiece, pieces_of_shard
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.status import domain_errors, error_of
-from esd.services.wire.sums import JOINED, decode_sum, encode_member, encode_piece
+from esd.services.wire.sums import decode_sum, encode_member, encode_piece
 
 METHOD = "/esd.v1.ParameterServer/Sum"
 
+_INSTANCES = itertools.count()
+
 
 def member(slot: int, workers: int = 2, *, table: str = "t", epoch: int = 0, patience: float = 60) -> SumMember:
-    return SumMember(table, epoch, slot, WorkerSet.all_of(workers), patience)
+    """A member of an instance of its own."""
+    return SumMember(table, epoch, slot, WorkerSet.all_of(workers), patience, next(_INSTANCES))
 
 
 class RawSums:
     """A stream: `send` sends any bytes, or vectors; `read` returns the next sum."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Any, received: int = 0) -> None:
+        self.received = received  # sums, on this stream and on earlier ones of the worker
         self._call = call
 
     async def send(self, *messages: bytes) -> None:
@@ -36,14 +41,19 @@ class RawSums:
 
     async def send_vector(self, vector: NDArray[np.float32], iteration: int = 0, number: int = 0) -> None:
         for name in pieces_of_shard(iteration, number, vector, 0, 1):
-            await self.send(encode_piece(SumPiece(name, vector[name.start : name.start + name.values])))
+            piece = SumPiece(name, vector[name.start : name.start + name.values])
+            await self.send(encode_piece(piece, self.received))
 
-    async def joined(self) -> None:
-        assert await self._read() == JOINED
+    async def joined(self) -> int:
+        """Reads the welcome; returns the number of the worker's pieces that the server has."""
+        pieces = decode_sum(await self._read())
+        assert isinstance(pieces, int), pieces
+        return pieces
 
     async def read(self) -> SumPiece:
         found = decode_sum(await self._read())
         assert isinstance(found, SumPiece), found
+        self.received += 1
         return found
 
     async def read_vector(self, length: int) -> NDArray[np.float32]:
@@ -59,12 +69,20 @@ class RawSums:
         """Reads to the end; raises the error with which the server ends the stream."""
         with domain_errors():
             while (data := await self._call.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
-                last = decode_sum(data) if data != JOINED else None
+                last = decode_sum(data)
                 if isinstance(last, common_pb2.Refusal):
                     raise error_of(last.code, last.reason, last.message)
             assert await self._call.code() is grpc.StatusCode.OK, await self._call.details()
 
+    async def leave(self) -> None:
+        await self.send(encode_piece(None, self.received))
+
+    def cancel(self) -> None:
+        """Breaks the stream."""
+        self._call.cancel()
+
     async def close(self) -> None:
+        """Closes the worker's side without a farewell, as if the connection had broken."""
         await self._call.done_writing()
 
     async def _read(self) -> bytes:
@@ -80,7 +98,7 @@ async def sums(channel: grpc.aio.Channel, introduced: SumMember | None = None) -
     opened: Any = channel.stream_stream(METHOD, None, None)
     call = opened()
     try:
-        stream = RawSums(call)
+        stream = RawSums(call, 0 if introduced is None else introduced.sums)
         if introduced is not None:
             await stream.send(encode_member(introduced))
         yield stream

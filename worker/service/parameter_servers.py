@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -94,7 +95,8 @@ class ParameterServers:
             DeadlineExceeded: not all members came in time.
             Unavailable: a server, or a member, is away for too long.
         """
-        member = SumMember(self.tables[0].table.name, self._epoch, self._worker, members, patience)
+        table, instance = self.tables[0].table.name, secrets.randbits(64)
+        member = SumMember(table, self._epoch, self._worker, members, patience, instance)
         self._sums = SumClient(self._connections, member, TrafficBeside(self._link))
         await self._sums.join(self._patience)
         return self._sums

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esd.services.domain.errors import DeadlineExceeded, StaleEpoch, Unavailable
+from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, Unavailable
 
 
 class Sums(Protocol):
@@ -53,8 +53,8 @@ class ServerReducer:
                 done.result()
                 if gradients.device != on_host.device:
                     gradients.copy_(on_host)
-        except (DeadlineExceeded, StaleEpoch) as error:
-            raise Unavailable(f"another worker is late, or the epoch is over: {error}") from error
+        except (DeadlineExceeded, FailedPrecondition) as error:
+            raise Unavailable(f"another worker is late, or the sums of the epoch are over: {error}") from error
         finally:
             self.waiting = False
 

@@ -54,7 +54,7 @@ async def test_the_sum_is_that_of_the_slots_in_order_however_they_come(client, s
         found = [await stream.read_vector(LONG) for stream in streams]
         assert [each.tobytes() for each in found] == 3 * [(vectors[0] + vectors[1] + vectors[2]).tobytes()]
     for stream in streams:
-        await stream.close()
+        await stream.leave()
         await stream.ended()
     assert metrics.SUM_HELD_BYTES.collect()[0].samples[0].value == 0
 
@@ -79,7 +79,7 @@ async def test_a_worker_without_samples_sends_no_values(client, stack):
         (encode_member(member(0, table="other")), NotFound, "no table 'other'"),
         (encode_member(member(0, epoch=7)), StaleEpoch, "epoch 7 is not the epoch of table 't'"),
         (encode_member(member(2)), InvalidArgument, "worker slot 2 is not one of the members, 0x3"),
-        (encode_member(SumMember("t", 0, 70, WorkerSet.of([2]), 1)), InvalidArgument, "worker slot 70 is not"),
+        (encode_member(SumMember("t", 0, 70, WorkerSet.of([2]), 1, 0)), InvalidArgument, "worker slot 70 is not"),
         (encode_member(member(0)), FailedPrecondition, "worker slot 0 sums in epoch 0 on another stream already"),
         (
             encode_member(member(1, 3)),
@@ -142,14 +142,14 @@ async def test_a_worker_that_leaves_in_the_middle_is_named_at_once(client, stack
     await first.send_vector(np.ones(LONG, np.float32))
     await second.send(piece(length=LONG, values=ONES))
     await first.read()
-    await second.close()
+    await second.leave()
     with pytest.raises(Unavailable, match="worker slot 1 has left the sums of epoch 0, and values 16384 to 32767"):
         await first.ended()
 
 
 async def test_a_worker_that_leaves_is_missed_when_there_is_something_to_sum(client, stack):
     first, second = await join(stack, client)
-    await second.close()
+    await second.leave()
     await second.ended()
     await first.send_vector(np.ones(3, np.float32))
     with pytest.raises(Unavailable, match="worker slot 1 has left the sums"):

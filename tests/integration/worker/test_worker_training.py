@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from esd.dispatcher.core.planner import Planner
+from esd.services.domain.dense_sums import parse_dense_sum
+from esd.services.domain.jobs import ModelSpec
 from esd.services.domain.plans import EndOfStream, IterationPlan
 from esd.services.domain.reports import TransferCounts
 from esd.services.domain.sync import OnDemand
@@ -114,6 +116,41 @@ async def test_connections_that_are_cut_at_any_byte_leave_the_model_as_it_is(
             proxy.cut_after(None)
         await assert_model_of_one_machine(job, batches)
         assert_reports_score_every_sample(dispatcher, batches)
+
+
+@pytest.mark.parametrize("way", ["server", "low-rank:2"])
+async def test_sums_over_connections_that_are_cut_give_the_same_bits(start_servers, start_worker, serve_scripts, way):
+    """No worker ends its epoch, and none trains another gradient than without the cuts."""
+    rng = np.random.default_rng(11)
+    models = []
+    for cuts in (False, True):
+        async with AsyncExitStack() as stack:
+            servers = await start_servers(2)
+            proxies = [await stack.enter_async_context(cuttable_proxy(server)) for server in servers]
+            optimizer = OptimizerSpec(OptimizerKind.ADAM, learning_rate=0.05)
+            job = small_job([proxy.address for proxy in proxies], 3, optimizer)
+            job = replace(job, dense_sum=parse_dense_sum(way), model=ModelSpec("wdl", (16, 8), optimizer))
+            dispatcher, address = await serve_scripts(job, scripts_of(job, 26, small_stream(ITERATIONS)))
+            workers = await asyncio.gather(
+                *(start_worker(address, f"worker-{j}", ESD_WORKER_CACHE_ROWS="26") for j in range(job.workers))
+            )
+            for proxy in proxies if cuts else []:
+                proxy.cut_after(int(rng.integers(1, 5000)), again=lambda: int(rng.integers(1, 12_000)))
+            for code, stderr in await asyncio.gather(*(worker.end() for worker in workers)):
+                assert code == 0, stderr
+                assert ("the stream of sums" in stderr) == cuts
+            assert not dispatcher.failures
+            for proxy in proxies:
+                assert (proxy.cuts > 3) == cuts
+                proxy.cut_after(None)
+            rows, dense = await stored_model(job)
+            models.append(
+                (
+                    {key: (version, row.tobytes()) for key, (version, row) in rows.items()},
+                    {name: array.tobytes() for name, array in dense.items()},
+                )
+            )
+    assert models[0] == models[1]
 
 
 async def test_rows_between_workers_survive_connections_that_are_cut_at_any_byte(

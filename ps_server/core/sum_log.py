@@ -1,0 +1,94 @@
+"""The sums of one group of workers, kept until all members have them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+
+
+class SumLog:
+    """Encoded sums by number, from 0. The first ones are dropped when all members have them, or for want of memory.
+
+    Args:
+        members: slots of the members.
+
+    Attributes:
+        first: number of the first sum that is here.
+        bytes: of all sums that are here.
+    """
+
+    def __init__(self, members: Iterable[int]) -> None:
+        self.first = 0
+        self.bytes = 0
+        self._sums: deque[bytes] = deque()
+        self._received = dict.fromkeys(members, 0)  # by slot, the number of sums that the member has
+
+    @property
+    def end(self) -> int:
+        """The number of the next sum."""
+        return self.first + len(self._sums)
+
+    def append(self, data: bytes) -> None:
+        """Keeps the next sum."""
+        self._sums.append(data)
+        self.bytes += len(data)
+
+    def get(self, number: int) -> bytes:
+        """Returns a sum, whose number is in first..end - 1."""
+        return self._sums[number - self.first]
+
+    def bytes_from(self, number: int) -> int:
+        """Returns the bytes of a sum and of all later ones."""
+        return sum(map(len, islice(self._sums, number - self.first, None)))
+
+    def confirm(self, slot: int, received: int, sent: int) -> None:
+        """Records how many sums a member has, and drops the sums that all members have.
+
+        Args:
+            slot: of the member.
+            received: the number of sums that it reports.
+            sent: the number of sums that it can have.
+
+        Raises:
+            InvalidArgument: it reports fewer sums than before, or more than it can have.
+        """
+        before = self._received[slot]
+        if not before <= received <= sent:
+            raise InvalidArgument(
+                f"worker slot {slot} reports that it has {received} pieces of sums, it must be in {before}..{sent}"
+            )
+        if received > before:
+            self._received[slot] = received
+            self._drop_received()
+
+    def check_kept(self, slot: int, number: int) -> None:
+        """Checks that a member can get all sums from a number on.
+
+        Raises:
+            FailedPrecondition: one is dropped.
+        """
+        if number < self.first:
+            raise FailedPrecondition(
+                f"worker slot {slot} lacks the pieces of sums from number {number} on, and the server has dropped all "
+                f"before number {self.first} for want of memory (ESD_PS_MAX_SUM_BYTES)"
+            )
+
+    def forget(self, slot: int) -> None:
+        """Records that a member needs no more sums."""
+        del self._received[slot]
+        self._drop_received()
+
+    def drop_first(self) -> int:
+        """Drops the first sum, and returns its bytes."""
+        data = self._sums.popleft()
+        self.first += 1
+        self.bytes -= len(data)
+        return len(data)
+
+    def _drop_received(self) -> None:
+        needed = min(self._received.values(), default=self.end)
+        while self.first < needed:
+            self.drop_first()
