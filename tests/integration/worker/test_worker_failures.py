@@ -210,10 +210,24 @@ async def test_a_worker_listens_where_it_is_told_and_nowhere_else(
         assert f"127.0.0.1:{worker.address.rpartition(':')[2]}" in listening
         assert all(each.startswith("127.0.0.1:") for each in listening), listening
         assert len(listening) == sockets, "the service, and the connections of the all-reduce"
+        others = {
+            peer for peer in connected_addresses(worker.process.pid) if peer not in {address, *job.parameter_servers}
+        }
+        assert bool(others) == (sockets > 1), "all connections of a worker that sums at the server are to services"
 
 
 def listening_addresses(pid: int) -> set[str]:
-    """`host:port` of every TCP socket that a process listens on, as Linux tells it.
+    """`host:port` of every TCP socket that a process listens on."""
+    return {own for own, _ in sockets_of(pid, "0A")}
+
+
+def connected_addresses(pid: int) -> set[str]:
+    """`host:port` of every peer with which a process has a TCP connection."""
+    return {peer for _, peer in sockets_of(pid, "01")}
+
+
+def sockets_of(pid: int, state: str) -> set[tuple[str, str]]:
+    """The own address and the peer's of every TCP socket of a process in a state, as Linux tells them.
 
     Files of the process are opened and closed meanwhile, and a table that others change may name a socket twice.
     """
@@ -225,16 +239,20 @@ def listening_addresses(pid: int) -> set[str]:
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
-                host, port = fields[1].split(":")
-                numbers = bytes.fromhex(host)
-                # Addresses are written as 32-bit numbers of this machine's byte order; an IPv4 one in IPv6 is the last.
-                mapped = numbers[:12] == bytes(8) + b"\xff\xff\0\0"
-                if table == "tcp" or mapped:
-                    found.add(f"{socket.inet_ntoa(numbers[-4:][::-1])}:{int(port, 16)}")
-                else:
-                    found.add(f"[{host}]:{int(port, 16)}")
+            if fields[3] == state and f"socket:[{fields[9]}]" in own:
+                found.add((readable(fields[1]), readable(fields[2])))
     return found
+
+
+def readable(address: str) -> str:
+    """`host:port` of an address in such a table."""
+    host, port = address.split(":")
+    numbers = bytes.fromhex(host)
+    # Addresses are written as 32-bit numbers of this machine's byte order; an IPv4 one in IPv6 is the last.
+    mapped = numbers[:12] == bytes(8) + b"\xff\xff\0\0"
+    if len(numbers) == 4 or mapped:
+        return f"{socket.inet_ntoa(numbers[-4:][::-1])}:{int(port, 16)}"
+    return f"[{host}]:{int(port, 16)}"
 
 
 @pytest.mark.parametrize("way", [AllReduce(), ServerSum()], ids=str)
