@@ -2,8 +2,8 @@
 
 Rows, plans, samples and dense gradients of a worker share its link, as on real machines. Services run as in a cluster,
 each worker in a network namespace of its own, and the kernel holds the links to their speeds. Every way trains the same
-samples in turn. Prints iterations per second, the bytes that the kernel counted at each card, and the figures of the
-model.
+samples in turn. Prints iterations per second, the bytes that the kernel counted at each card and the bytes that the
+workers counted, and the figures of the model.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from esd.run.links import parse_links
+from esd.services.domain.reports import LINK_DIRECTIONS
 from testbed.cards import Cable, Machine, machines
 
 _ESD = str(Path(sys.executable).with_name("esd"))
@@ -38,6 +39,9 @@ class Measured:
         iterations_per_second: by the dispatcher, from the first plan on.
         sent: bytes per iteration that each worker's card sent.
         received: bytes per iteration that each worker's card received.
+        counted_sent: bytes per iteration that each worker has counted (`link_bytes`), by kind.
+        counted_received: likewise.
+        counted_share: all counted bytes, divided by all bytes that the kernel counted.
         phase_ms: milliseconds per iteration that a worker spends in each phase.
         round_trips: the time per iteration in which a worker waits for plans, rows and sums, which also wait for the
             other workers, in round trips; 0 where the cables have no delay.
@@ -49,6 +53,9 @@ class Measured:
     iterations_per_second: float
     sent: list[int]
     received: list[int]
+    counted_sent: dict[str, list[int]]
+    counted_received: dict[str, list[int]]
+    counted_share: float
     phase_ms: dict[str, float]
     round_trips: float
     auc: float
@@ -60,21 +67,31 @@ def measure(options: argparse.Namespace, dense: str, logs: Path) -> Measured:
     speeds = parse_links(options.links, options.workers)
     cable = Cable(options.round_trip / 1000, options.lose_one_in, options.congestion)
     with machines(speeds, cable) as (hub, workers), _services(hub, workers, speeds, options.cache_rows, logs):
-        before = [machine.carried() for machine in workers]
+        before = [machine.carried(hub) for machine in workers]
         result = _train(hub, options, dense)
-        after = [machine.carried() for machine in workers]
+        after = [machine.carried(hub) for machine in workers]
     carried = [
         [(last - first) // options.iterations for first, last in zip(*ends, strict=True)]
         for ends in zip(before, after, strict=True)
     ]
     sent, received = ([each[direction] for each in carried] for direction in (0, 1))
+    counted_sent, counted_received = (_counted(result, way, options.iterations) for way in LINK_DIRECTIONS)
+    counted = sum(sum(sizes) for each in (counted_sent, counted_received) for sizes in each.values())
+    share = round(counted / sum(map(sum, carried)), 4)
     phase_ms = {
         phase: round(1e3 * seconds / options.iterations, 1) for phase, seconds in result["phase_seconds"].items()
     }
     waited = sum(phase_ms[phase] for phase in _WAITS)
     round_trips = round(waited / options.round_trip, 2) if options.round_trip else 0.0
     speed, auc, loss = (result[figure] for figure in ("iterations_per_second", "auc", "loss"))
-    return Measured(dense, speed, sent, received, phase_ms, round_trips, auc, loss)
+    return Measured(
+        dense, speed, sent, received, counted_sent, counted_received, share, phase_ms, round_trips, auc, loss
+    )
+
+
+def _counted(result: dict[str, Any], direction: str, iterations: int) -> dict[str, list[int]]:
+    """Returns the bytes per iteration that each worker has counted in one direction, by kind."""
+    return {kind: [size // iterations for size in carried[direction]] for kind, carried in result["link_bytes"].items()}
 
 
 @contextmanager

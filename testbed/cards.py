@@ -25,20 +25,27 @@ class Machine:
     Attributes:
         namespace: its name.
         address: of its card.
+        port: of the switch at which it is; empty for the machine of the switch itself.
     """
 
     namespace: str
     address: str
+    port: str = ""
 
     def command(self, *arguments: str) -> list[str]:
         """Returns the command line that runs a command on this machine."""
         return ["ip", "netns", "exec", self.namespace, *arguments]
 
-    def carried(self) -> tuple[int, int]:
-        """Returns the bytes that the card has sent and received, as the kernel counts them."""
-        shown = _run("ip", "-json", "-statistics", "-netns", self.namespace, "link", "show", "dev", _CARD)
-        counted = json.loads(shown)[0]["stats64"]
-        return counted["tx"]["bytes"], counted["rx"]["bytes"]
+    def carried(self, hub: Machine) -> tuple[int, int]:
+        """Returns the bytes that the card has sent and received, by the kernel's queues that hold it to its speed.
+
+        They count the headers of every packet. The interface counts those of up to 64 KiB once, which a real card would
+        have cut into packets of 1,500 bytes.
+        """
+        ends = ((self.namespace, _CARD), (hub.namespace, self.port))
+        shown = (_run("tc", "-json", "-statistics", "-netns", name, "qdisc", "show", "dev", end) for name, end in ends)
+        sent, received = (int(json.loads(each)[0]["bytes"]) for each in shown)
+        return sent, received
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +82,8 @@ def machines(speeds: Sequence[float], cable: Cable = Cable()) -> Iterator[tuple[
         _run("ip", "-netns", hub.namespace, "link", "add", _BRIDGE, "type", "bridge")
         _run("ip", "-netns", hub.namespace, "address", "add", f"{_NETWORK}.1/24", "dev", _BRIDGE)
         _run("ip", "-netns", hub.namespace, "link", "set", _BRIDGE, "up")
-        others = [_machine(stack, f"machine{number}", 10 + number) for number in range(len(speeds))]
         ports = [f"port{number}" for number in range(len(speeds))]
+        others = [_machine(stack, f"machine{number}", 10 + number, port) for number, port in enumerate(ports)]
         if not (cable.round_trip or cable.lose_one_in):
             for machine, port in zip(others, ports, strict=True):
                 ends = ("link", "add", _CARD, "type", "veth", "peer", "name", port, "netns", hub.namespace)
@@ -91,8 +98,8 @@ def machines(speeds: Sequence[float], cable: Cable = Cable()) -> Iterator[tuple[
         yield hub, others
 
 
-def _machine(stack: ExitStack, name: str, number: int = 0) -> Machine:
-    machine = Machine(f"esd-{os.getpid()}-{name}", f"{_NETWORK}.{1 + number}")
+def _machine(stack: ExitStack, name: str, number: int = 0, port: str = "") -> Machine:
+    machine = Machine(f"esd-{os.getpid()}-{name}", f"{_NETWORK}.{1 + number}", port)
     _run("ip", "netns", "add", machine.namespace)
     stack.callback(_run, "ip", "netns", "delete", machine.namespace)
     _run("ip", "-netns", machine.namespace, "link", "set", "lo", "up")

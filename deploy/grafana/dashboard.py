@@ -161,6 +161,14 @@ ROWS: dict[str, Sequence[Panel]] = {
             [(_rate("esd_dense_bytes_total", "way, op"), "{{way}}, {{op}}")],
             "By all workers. They share the workers' links with rows.",
         ),
+        Panel(
+            "All bytes, by kind",
+            "Bps",
+            [(_rate("esd_link_bytes_total", "op"), "{{op}}")],
+            "Sent (_up) and received (_down) by all workers.",
+            stacked=True,
+        ),
+        Panel("Everything on a link", "Bps", [(_rate("esd_link_bytes_total", "worker"), "worker {{worker}}")]),
         Panel("Operations per second", "ops", [(_rate("esd_embedding_transfers_total", "op"), "{{op}}")], stacked=True),
         Panel(
             "By worker",

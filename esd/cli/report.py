@@ -11,6 +11,7 @@ from rich.table import Table
 
 from esd.cli.tables import print_figures
 from esd.run.results import Result
+from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS
 
 
 def _missing_updates(staleness: Mapping[str, Any]) -> str:
@@ -52,6 +53,19 @@ def _reduced(result: Mapping[str, Any]) -> str:
     return f"{reduced / 1e3 / result['iterations']:,.1f}"
 
 
+def _on_link(kind: str) -> Callable[[Mapping[str, Any]], str]:
+    """Returns a function that shows the bytes of a kind on a worker's link, on average. KeyError: there were none."""
+
+    def show(result: Mapping[str, Any]) -> str:
+        sent, received = (result["link_bytes"][kind][direction] for direction in LINK_DIRECTIONS)
+        if not any(sent) and not any(received):
+            raise KeyError(kind)
+        per_iteration = 1e3 * len(sent) * max(1, result["iterations"])
+        return f"{sum(sent) / per_iteration:,.1f} / {sum(received) / per_iteration:,.1f}"
+
+    return show
+
+
 _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("iterations", lambda r: f"{r['iterations']:,}"),
     ("iterations per second", lambda r: f"{r['iterations_per_second']:.2f}"),
@@ -65,6 +79,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("plans, seconds of transfer, beside the cost", lambda r: f"{r['plan_seconds']:.2f}"),
     ("gradients of replicated rows, kB per worker and iteration", _reduced),
     ("plans, kB per iteration", lambda r: f"{r['plan_bytes'] / 1e3 / max(1, r['iterations']):,.1f}"),
+    *((f"{kind} on a link, kB per iteration (sent / received)", _on_link(kind)) for kind in LINK_KINDS),
     ("worker-to-worker rows", lambda r: f"{sum(r['operations']['peer']):,.0f}"),
     ("forgotten rows", _count("forgotten_rows")),
     ("expired rows", _count("expired_rows")),

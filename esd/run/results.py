@@ -9,7 +9,7 @@ from typing import Any
 from esd.dispatcher.simulator.alternatives import AlternativeTotals
 from esd.dispatcher.simulator.totals import Totals
 from esd.services.domain.jobs import JobSpec
-from esd.services.domain.reports import PHASES
+from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS, PHASES
 from esd.services.domain.state import Evaluation, JobState, Quality
 from esd.services.domain.sync import Bounded, Figures, FlushedAhead, Proactive, Staleness
 from esd.services.domain.sync.bounded import MOST_UPDATES
@@ -52,6 +52,14 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
             "pulled": [worker.transfers.bytes_pulled for worker in workers],
             "pushed": [worker.transfers.bytes_pushed for worker in workers],
             "reduced": [worker.transfers.bytes_reduced for worker in workers],
+        },
+        # Everything on the links.
+        "link_bytes": {
+            kind: {
+                direction: [worker.transfers.on_link(kind, direction) for worker in workers]
+                for direction in LINK_DIRECTIONS
+            }
+            for kind in LINK_KINDS
         },
         "recoveries": [
             {

@@ -23,12 +23,14 @@ struct ReportLimits {
   std::uint8_t most_label;
 };
 
+using Transfers = std::array<std::uint64_t, 21>;  // the fields of a TransferCounts
+
 // The fields of an IterationReport. Columns lie in the message.
 struct ReadReport {
   std::uint64_t epoch = 0, iteration = 0, labels_per_sample = 1;
   double loss_sum = 0, seconds = 0, bandwidth = 0;
   Bytes bins, labels, groups;
-  std::array<std::uint64_t, 9> transfers{};
+  Transfers transfers{};
   std::array<double, 6> phases{};
   std::vector<double> label_loss_sums;
 };
@@ -84,8 +86,8 @@ class ReportReader {
            (limits_.least_bandwidth <= report.bandwidth && report.bandwidth <= limits_.most_bandwidth));
   }
 
-  std::array<std::uint64_t, 9> read_transfers(Bytes message) const {
-    std::array<std::uint64_t, 9> counts{};
+  Transfers read_transfers(Bytes message) const {
+    Transfers counts{};
     const Fields<counts.size() + 1> fields(message);
     for (std::uint32_t i = 0; i < counts.size(); ++i) counts[i] = fields.varint(i + 1, limits_.most_moved);
     return counts;

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import grpc
 
+from esd.services.clients.link_count import LinkCount
 from esd.services.clients.plan_position import PlanPosition
 from esd.services.clients.unanswered import Unanswered
 from esd.services.domain.errors import EsdError, Unavailable
@@ -49,6 +50,7 @@ class Attendance:
         phase: returns the worker's phase, for each heartbeat.
         timeout: seconds within which the dispatcher must answer; after that the stream counts as broken.
         patience: seconds for which a stream is opened again while the dispatcher is away.
+        count: counts the bytes of the messages; None: they are not counted.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class Attendance:
         *,
         timeout: float,
         patience: float,
+        count: LinkCount | None = None,
     ) -> None:
         self._open_stream = open_stream
         self._lease = lease
         self._phase = phase
         self._timeout = timeout
         self._patience = patience
+        self._count = count or LinkCount()
         self._position = PlanPosition(from_iteration)
         self._unanswered = Unanswered()
         # The dispatcher bounds it: it sends a worker few plans beyond those that the worker has confirmed.
@@ -179,6 +183,7 @@ class Attendance:
                 joined = Joined()
                 async for data in call:
                     backoff.reset()
+                    self._count.received(plans=len(data))
                     if (message := joined.add(data)) is not None:
                         self._receive(decode_response(message))
                     if self._position.must_reopen():
@@ -197,7 +202,9 @@ class Attendance:
             await call.write(encode_attendance(self._lease, position.next_iteration, position.epoch))
             self._unanswered.send_again()
             while True:
-                await call.write(await self._unanswered.next_to_send())
+                message = await self._unanswered.next_to_send()
+                self._count.sent(plans=len(message))
+                await call.write(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # the reader of the stream gets the reason
 

@@ -18,6 +18,7 @@ from esd.protos import dispatcher_pb2 as pb
 from esd.protos import dispatcher_pb2_grpc
 from esd.services.clients.attendance import Attendance, idle
 from esd.services.clients.attendance_aside import AttendanceAside
+from esd.services.clients.link_count import LinkCount
 from esd.services.clients.plan_watch import watched_plans
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.domain.batches import SampleBatch
@@ -243,13 +244,20 @@ class AsyncDispatcherClient:
         return attendance
 
     def attend_here(
-        self, lease: Lease, from_iteration: int = 0, *, phase: Callable[[], WorkerPhase] = idle
+        self,
+        lease: Lease,
+        from_iteration: int = 0,
+        *,
+        phase: Callable[[], WorkerPhase] = idle,
+        count: LinkCount | None = None,
     ) -> Attendance:
         """Takes part in one epoch as `attend` does, in this event loop.
 
         It saves the way between two threads, and loses the lease where a step blocks the loop for longer than that.
+        `count` counts the bytes of the stream.
         """
-        return Attendance(self._attend, lease, from_iteration, phase, timeout=self._timeout, patience=self._patience)
+        timeout, patience = self._timeout, self._patience
+        return Attendance(self._attend, lease, from_iteration, phase, timeout=timeout, patience=patience, count=count)
 
     async def _repeated(self, method: Any, request: Any) -> Any:
         return await repeated(lambda: _answer(method, request), self._patience, on=AWAY)

@@ -26,6 +26,7 @@ class Frame:
         push_bytes: bytes of the message without its pulls; 0 if it pushes nothing.
         pull_bytes: bytes of the pulls, and of the answers with rows so far.
         sent_bytes: bytes of the message as it was sent last.
+        sent_gradient_bytes: bytes of partial gradients among these.
     """
 
     def __init__(self, message: FrameMessage, rows: PulledRows | None = None) -> None:
@@ -36,7 +37,7 @@ class Frame:
         self.pull_bytes = 0 if rows is None else len(message.data) - self.push_bytes
         self._message = message
         self._rows = rows
-        self.sent_bytes = 0
+        self.sent_bytes = self.sent_gradient_bytes = 0
         self._pulls_kept_back = False  # whether it was sent last without its pulls
         self._backoffs: dict[type[EsdError], Backoff] = {}
         if not message.pushes:
@@ -86,7 +87,7 @@ class Frame:
         self._message = message.numbered(sequence)
         self._pulls_kept_back = not pulls and not self.pulled.done()
         sent = self._message.without_pulls() if self._pulls_kept_back else self._message
-        self.sent_bytes = len(sent.data)
+        self.sent_bytes, self.sent_gradient_bytes = len(sent.data), sent.gradient_bytes
         return sent.data
 
     def acknowledge(self, new: int, already_known: int) -> None:

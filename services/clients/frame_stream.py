@@ -146,6 +146,7 @@ class FrameStream:
             self._pushing.add(frame)
             self._traffic.push_begins()
         await self._traffic.send(len(message))
+        self._traffic.sent(rows=len(message) - frame.sent_gradient_bytes, gradients=frame.sent_gradient_bytes)
         await self._call.write(message)
         self._last_sign = time.monotonic()
 
@@ -160,6 +161,7 @@ class FrameStream:
         self._last_sign = time.monotonic()
         answer = Answer(message)
         parts, credit = answer.parts, answer.credit
+        self._traffic.received(**{"rows" if parts.row_bytes else "other": len(message)})
         if credit is not None:
             self._credit = credit
             self._outbox.changed.set()

@@ -143,6 +143,7 @@ class ParameterServerConnection:
         async def paced() -> AsyncIterator[C]:
             for chunk in chunks:
                 await self.traffic.send(len(chunk.data))
+                self.traffic.sent(other=len(chunk.data))
                 yield chunk
 
         requests = Requests(paced())
@@ -155,5 +156,6 @@ class ParameterServerConnection:
         with domain_errors():
             async for chunk in chunks:
                 await self.traffic.receive(len(chunk.data))
+                self.traffic.received(other=len(chunk.data))
                 data += chunk.data
         return bytes(data)

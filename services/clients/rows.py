@@ -195,6 +195,7 @@ class RowClient:
         request = encode_forget(self.table.name, ids, below, epoch=epoch)
         size = request.ByteSize()
         await server.traffic.send(size)
+        server.traffic.sent(rows=size)
         with domain_errors():
             timeout = server.traffic.deadline(size, server.timeout)
             return int((await server.stub.Forget(request, timeout=timeout)).rows)

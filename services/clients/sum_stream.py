@@ -176,6 +176,7 @@ class SumStream:
             with domain_errors():
                 while (message := await self._call.read()) is not _EOF:
                     await _pass(self._traffic.receive, len(message), self._traffic.chunk_bytes)
+                    self._traffic.received(dense=len(message))
                     self._receive(message)
         except EsdError as broken:
             return broken
@@ -230,6 +231,7 @@ class SumStream:
         values = None if vector.zeros else vector.values[name.start : name.start + name.values]
         message = encode_piece(SumPiece(name, values), self._received)
         await _pass(self._traffic.send, len(message), self._traffic.chunk_bytes)
+        self._traffic.sent(dense=len(message))
         self._expected.append(self._unsent.popleft())
         await call.write(message)
         _SENT.inc(len(message))

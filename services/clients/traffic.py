@@ -25,6 +25,12 @@ class Traffic:
         """Accounts for a message of `size` bytes from a server; returns the seconds until it counts as arrived."""
         return 0.0
 
+    def sent(self, **sizes: int) -> None:
+        """Counts a message that leaves, by the kinds of its bytes (LINK_KINDS)."""
+
+    def received(self, **sizes: int) -> None:
+        """Counts a message that has arrived, likewise."""
+
     async def send(self, size: int) -> None:
         """Returns when a message of `size` bytes may be sent."""
         await _passed(self.up(size))

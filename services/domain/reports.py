@@ -24,12 +24,23 @@ MOST_SECONDS = 1e9
 LEAST_BANDWIDTH, MOST_BANDWIDTH = 1e-3, 1e15  # bytes per second
 MOST_MOVED = 1 << 48  # rows, or bytes
 
+# The kinds of bytes on a link: rows and requests for them; partial gradients of rows; sums over the workers, of dense
+# gradients, of buffers and of gradients of replicated rows; plans with their samples, and reports; checkpoints of dense
+# parameters and acknowledgements; and the bytes that gRPC, TCP and IP add to these, by formula.
+LINK_KINDS = ("rows", "gradients", "dense", "plans", "other", "framing")
+LINK_DIRECTIONS = ("up", "down")  # sent by the worker, received by it
+
 
 class TransferCounts(NamedTuple):
-    """The transfers of one worker: rows by kind of operation, and bytes on its link. Requests for rows count as pulled.
+    """The transfers of one worker: rows by kind of operation, their bytes, and all bytes on its link.
 
-    `bytes_reduced` were sent to other workers: the gradients of replicated rows. `direct_push` rows of the update
-    pushes, in `bytes_direct` of the pushed bytes, were sent straight to the worker that trains them next.
+    Requests for rows count in `bytes_pulled`. `bytes_reduced` were sent to other workers: the gradients of replicated
+    rows. `direct_push` rows of the update pushes, in `bytes_direct` of the pushed bytes, were sent straight to the
+    worker that trains them next.
+
+    The other fields have everything that the link carried in each direction since the report before, by LINK_KINDS:
+    `link_rows_up` are the bytes of rows, and of requests for rows, that the worker sent, `link_rows_down` the bytes of
+    rows that it received, from parameter servers and from other workers. They include repeated messages.
 
     Example:
         >>> esd.TransferCounts(miss_pull=3) + esd.TransferCounts(miss_pull=1, update_push=2)
@@ -45,6 +56,18 @@ class TransferCounts(NamedTuple):
     bytes_reduced: int = 0
     direct_push: int = 0
     bytes_direct: int = 0
+    link_rows_up: int = 0
+    link_rows_down: int = 0
+    link_gradients_up: int = 0
+    link_gradients_down: int = 0
+    link_dense_up: int = 0
+    link_dense_down: int = 0
+    link_plans_up: int = 0
+    link_plans_down: int = 0
+    link_other_up: int = 0
+    link_other_down: int = 0
+    link_framing_up: int = 0
+    link_framing_down: int = 0
 
     def __add__(self, other: TransferCounts) -> TransferCounts:  # type: ignore[override]  # tuple's + concatenates
         return TransferCounts._make(map(add, self, other))
@@ -54,6 +77,11 @@ class TransferCounts(NamedTuple):
         for name, count in zip(TRANSFERS, self, strict=True):
             if count > MOST_MOVED:
                 raise InvalidArgument(f"{name} is {count}, it must be at most {MOST_MOVED}")
+
+    def on_link(self, kind: str, direction: str) -> int:
+        """Returns the bytes of one of LINK_KINDS that the link carried `up` or `down`."""
+        carried: int = getattr(self, f"link_{kind}_{direction}")
+        return carried
 
 
 TRANSFERS = TransferCounts._fields

@@ -6,7 +6,7 @@ writes and reads the messages, so that rows are copied once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -32,12 +32,14 @@ class FrameMessage:
         sequence: number of the frame; it comes first in the head.
         pushes_at: offset of the pushes.
         pulls_at: offset of the pulls.
+        gradient_bytes: bytes of partial gradients among the pushes.
     """
 
     data: bytes
     sequence: int
     pushes_at: int
     pulls_at: int
+    gradient_bytes: int = 0
 
     @property
     def pushes(self) -> bool:
@@ -53,7 +55,7 @@ class FrameMessage:
 
     def without_pulls(self) -> Self:
         """Returns the frame without its pulls."""
-        return type(self)(self.data[: self.pulls_at], self.sequence, self.pushes_at, self.pulls_at)
+        return replace(self, data=self.data[: self.pulls_at])
 
     def numbered(self, sequence: int) -> Self:
         """Returns the frame with another number."""
@@ -61,7 +63,8 @@ class FrameMessage:
             return self
         old, new = (_sequence_field(number) for number in (self.sequence, sequence))
         longer = len(new) - len(old)
-        return type(self)(new + self.data[len(old) :], sequence, self.pushes_at + longer, self.pulls_at + longer)
+        data, pushes_at, pulls_at = new + self.data[len(old) :], self.pushes_at + longer, self.pulls_at + longer
+        return type(self)(data, sequence, pushes_at, pulls_at, self.gradient_bytes)
 
 
 def encode_parcel(
@@ -101,7 +104,8 @@ def encode_parcel(
         pulls.versions,
         pulls.stateless,
     )
-    return FrameMessage(data, sequence, pushes_at, pulls_at)
+    gradient_bytes = len(gradients) * spec.gradient_transfer_bytes
+    return FrameMessage(data, sequence, pushes_at, pulls_at, gradient_bytes)
 
 
 class Answer:

@@ -20,6 +20,7 @@ from esd.run.options import RunOptions
 from esd.run.stream import TrainingStream, first_samples, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
 from esd.services.runtime.metrics import REGISTRY
@@ -146,6 +147,10 @@ def test_counters_equal_what_the_job_says(monitored: Monitored) -> None:
     for operation in ("miss_pull", "update_push", "evict_push", "flush_push"):
         counted = monitored.total(f'esd_embedding_transfers_total{{op="{operation}"}}')
         assert counted == sum(getattr(worker.transfers, operation) for worker in workers)
+    for kind in LINK_KINDS:
+        for direction in LINK_DIRECTIONS:
+            counted = monitored.total(f'esd_link_bytes_total{{op="{kind}_{direction}"}}')
+            assert counted == sum(worker.transfers.on_link(kind, direction) for worker in workers)
     assert monitored.total("esd_transfer_cost_seconds_total") == pytest.approx(monitored.state.cost_seconds)
     assert monitored.total('esd_cache_lookups_total{result="hit"}') == monitored.state.hits
     assert monitored.total("esd_auc") == pytest.approx(monitored.state.quality.auc)

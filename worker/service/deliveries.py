@@ -97,6 +97,7 @@ class Deliveries:
             inbox, link = self._inbox, self._link
             if inbox is None or link is None:
                 raise Unavailable(f"worker {self._name} takes no rows now")
+            link.received(rows=len(data))
             with self._room_for(len(data)):
                 await link.receive_in_parts(len(data))
                 stored = await inbox.take(decode_delivery(data, inbox.tables), len(data))
@@ -104,7 +105,9 @@ class Deliveries:
             status = status_of(error)
             _log.info("frame %d of another worker refused: %s", sequence, status.details)
             return encode_refusal(sequence, None, status.code.value[0], status.reason, status.details)
-        return encode_stored(sequence, stored)
+        answer = encode_stored(sequence, stored)
+        link.sent(other=len(answer))
+        return answer
 
     @contextmanager
     def _room_for(self, size: int) -> Iterator[None]:

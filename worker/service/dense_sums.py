@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from esd.services.clients.link_count import LinkCount
 from esd.services.domain.dense_sums import AllReduce, DenseSum, LowRank, ServerSum
 from esd.services.domain.plans import Membership
 from esd.services.runtime.leavable_thread import LeavableThread
@@ -28,6 +29,7 @@ class Meeting:
         host: at which the other workers reach this one.
         device: of the model.
         patience: seconds to wait for the others, here and in every sum.
+        count: counts the bytes on the link.
         thread: for calls that block.
     """
 
@@ -37,6 +39,7 @@ class Meeting:
     host: str
     device: torch.device
     patience: float
+    count: LinkCount
     thread: LeavableThread
 
 
@@ -56,7 +59,9 @@ async def _join_ring(meeting: Meeting) -> RingReducer:
     def join() -> RingReducer:
         if meeting.device.type == "cuda":
             torch.cuda.set_device(meeting.device)
-        return join_group(meeting.membership, meeting.store, meeting.host, meeting.device.type, meeting.patience)
+        return join_group(
+            meeting.membership, meeting.store, meeting.host, meeting.device.type, meeting.patience, meeting.count
+        )
 
     return await asyncio.wrap_future(meeting.thread.submit(join))
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import TypeVar
@@ -15,10 +15,11 @@ import torch
 
 from esd.services.clients.attendance import Attendance
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.link_count import LinkCount
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
-from esd.services.domain.reports import Lease, WorkerPhase
+from esd.services.domain.reports import FlushReport, IterationReport, Lease, WorkerPhase
 from esd.services.domain.tables import slots_of_tables
 from esd.services.runtime.leavable_thread import LeavableThread
 from esd.services.runtime.tasks import run_in
@@ -47,6 +48,7 @@ _DENSE_KEY = "dense"  # the checksum of the dense parameters before the first it
 _log = logging.getLogger(__name__)
 
 M = TypeVar("M", Membership, EndOfStream, Reload)
+R = TypeVar("R", IterationReport, FlushReport)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class WorkerEpoch:
     Args:
         settings: of this worker.
         attendance: gives the plans and takes the reports.
+        count: counts the bytes on the link.
         dispatcher: lets the members of the epoch tell each other something.
         lease: of this worker.
         host: at which the other workers reach this one.
@@ -84,6 +87,7 @@ class WorkerEpoch:
         self,
         settings: WorkerSettings,
         attendance: Attendance,
+        count: LinkCount,
         dispatcher: AsyncDispatcherClient,
         lease: Lease,
         host: str,
@@ -94,6 +98,7 @@ class WorkerEpoch:
         self.membership: Membership | None = None
         self._settings = settings
         self._attendance = attendance
+        self._count = count
         self._dispatcher = dispatcher
         self._lease = lease
         self._host = host
@@ -126,7 +131,7 @@ class WorkerEpoch:
         )
         self._service.joined(membership.slot, book)
 
-        link = Link(settings.link, shape=settings.shape_link)
+        link = Link(settings.link, shape=settings.shape_link, count=self._count)
         async with (
             aclosing(ParameterServers(job, membership.slot, link, settings, membership.epoch)) as servers,
             self._peers_of(membership, link) as peers,
@@ -143,7 +148,13 @@ class WorkerEpoch:
                 for cache, table in zip(caches, servers.tables, strict=True)
             ]
             mover = RowMover(tables, servers, peers, moves, membership)
-            report = self._attendance.report
+
+            def report(flushed: FlushReport) -> asyncio.Future[None]:
+                return messages.report(self._with_link(flushed))
+
+            def confirm(trained: IterationReport) -> object:
+                return messages.confirm(self._with_link(trained))
+
             checkpoints = WorkerCheckpoints(membership, mover, dense, caller, report, settings.storage_timeout)
             checkpoints.check_model_fits()
             if membership.iteration:
@@ -161,7 +172,7 @@ class WorkerEpoch:
                 mover,
                 lambda current, rows_trained: caller.train(partial(begin, current, rows_trained)),
                 link,
-                messages.confirm,
+                confirm,
                 checkpoints.take,
                 sync=job.sync,
             )
@@ -182,6 +193,10 @@ class WorkerEpoch:
         self._group_thread.end()
         self._reading_thread.shutdown(wait=False)
 
+    def _with_link(self, report: R) -> R:
+        """Adds everything that the link has carried since the report before."""
+        return replace(report, transfers=report.transfers + self._count.take())
+
     async def _join_sums(self, membership: Membership, servers: ParameterServers) -> DenseReducer:
         return await join_sums(
             Meeting(
@@ -191,6 +206,7 @@ class WorkerEpoch:
                 self._host,
                 self._training.device,
                 self._settings.peer_timeout,
+                self._count,
                 self._group_thread,
             )
         )

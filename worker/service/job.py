@@ -7,6 +7,7 @@ import logging
 
 from esd.services.clients.attendance import Attendance
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.link_count import LinkCount
 from esd.services.domain.errors import EsdError, NotFound, StaleEpoch, StaleVersion
 from esd.services.domain.reports import FailureReport, Lease, Registration, WorkerPhase
 from esd.services.runtime.retry import AWAY
@@ -86,10 +87,12 @@ class WorkerJob:
 
     async def _attend(self, lease: Lease) -> Lease | None:
         """Takes part in one epoch. Returns the lease for the next one, or None at the end of the stream."""
-        async with self._dispatcher.attend_here(lease, phase=self._phase) as attendance:
+        count = LinkCount()
+        async with self._dispatcher.attend_here(lease, phase=self._phase, count=count) as attendance:
             self._epoch = WorkerEpoch(
                 self._settings,
                 attendance,
+                count,
                 self._dispatcher,
                 lease,
                 self._host,

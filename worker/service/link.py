@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from esd.services.clients.link_count import LinkCount
 from esd.services.clients.traffic import Traffic
 from esd.services.wire.rows import CHUNK_BYTES
 from esd.worker.core.bandwidth import LinkMeter, TokenBucket
@@ -21,15 +22,18 @@ class Link(Traffic):
     Attributes:
         shaped: whether this link limits the speed of the traffic.
         uplink: measures pushes. (A pull may wait for another worker's push, so its time is no measure.)
+        count: counts the bytes that pass.
     """
 
-    def __init__(self, speed: float, *, shape: bool) -> None:
+    def __init__(self, speed: float, *, shape: bool, count: LinkCount | None = None) -> None:
         """Opens the link.
 
         Args:
             speed: bytes per second, in each direction.
             shape: whether to limit the traffic to that speed; otherwise the network limits it.
+            count: counts the bytes that pass, also those of the dispatcher's stream; None: a new one.
         """
+        self.count = count or LinkCount()
         self.chunk_bytes = min(CHUNK_BYTES, max(_SMALLEST_CHUNK, int(speed * _CHUNK_SECONDS)))
         self.uplink = LinkMeter(
             speed * _LEAST_TO_MEASURE, (_BURST_SECONDS,) if shape else _BURSTS_OF_NETWORKS, time.monotonic
@@ -46,6 +50,14 @@ class Link(Traffic):
     def down(self, size: int) -> float:
         """Accounts for `size` bytes from a server; returns the seconds until they may have arrived."""
         return self._down.reserve(size) if self._down is not None else 0.0
+
+    def sent(self, **sizes: int) -> None:
+        """Counts a message that leaves, by the kinds of its bytes (LINK_KINDS)."""
+        self.count.sent(**sizes)
+
+    def received(self, **sizes: int) -> None:
+        """Counts a message that has arrived, likewise."""
+        self.count.received(**sizes)
 
     async def receive_in_parts(self, size: int) -> None:
         """Returns when a message may have arrived that its sender has cut for a link of another speed.
@@ -86,6 +98,14 @@ class TrafficBeside(Traffic):
     def down(self, size: int) -> float:
         """Accounts for `size` bytes that arrive; returns the seconds until they may have arrived."""
         return self._link.down(size)
+
+    def sent(self, **sizes: int) -> None:
+        """Counts a message that leaves, by the kinds of its bytes (LINK_KINDS)."""
+        self._link.sent(**sizes)
+
+    def received(self, **sizes: int) -> None:
+        """Counts a message that has arrived, likewise."""
+        self._link.received(**sizes)
 
     async def send(self, size: int) -> None:
         """Returns when a message of `size` bytes may have been sent."""

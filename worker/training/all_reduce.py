@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroupGloo, Store  # type: ignore[attr-defined] # re-exported
 
+from esd.services.clients.link_count import LinkCount
 from esd.services.domain.dense_sums import AllReduce
 from esd.services.domain.errors import DeadlineExceeded, Unavailable
 from esd.services.domain.plans import Membership
@@ -40,11 +41,13 @@ class RingReducer:
     Args:
         group: the group of these workers.
         workers: their number.
+        count: counts the bytes on this worker's link.
     """
 
-    def __init__(self, group: AllReduceGroup, workers: int) -> None:
+    def __init__(self, group: AllReduceGroup, workers: int, count: LinkCount) -> None:
         self._group: AllReduceGroup | None = group
-        self._share = 2 * (workers - 1) / workers  # of a piece's bytes, which each worker sends and receives
+        self._workers = workers
+        self._count = count
         # gloo cannot abort a sum, so the thread that waits checks now and then whether it has left meanwhile. The wait
         # of nccl does not block.
         self._looks_up = isinstance(group, ProcessGroupGloo)
@@ -62,8 +65,7 @@ class RingReducer:
             self._check_member()
             if self._group is not None:
                 self._running.append(self._group.allreduce([gradients]))
-                for counter in (_SENT, _RECEIVED):
-                    counter.inc(self._share * gradients.nbytes)
+                self._carry(gradients.nbytes)
 
     def wait(self) -> None:
         """See DenseReducer."""
@@ -82,6 +84,14 @@ class RingReducer:
             self._left = True
             group, self._group = self._group, None
         del group
+
+    def _carry(self, size: int) -> None:
+        """Counts the bytes that a ring sends, and receives, for a piece of `size` bytes."""
+        share = 2 * size * (self._workers - 1) // self._workers
+        for counter in (_SENT, _RECEIVED):
+            counter.inc(share)
+        self._count.sent(dense=share)
+        self._count.received(dense=share)
 
     def _await(self, work: Any) -> None:
         while self._looks_up:
@@ -139,7 +149,9 @@ class GroupStore(Store):
             self._get(key)
 
 
-def join_group(membership: Membership, store: GroupStore, host: str, device: str, timeout: float) -> RingReducer:
+def join_group(
+    membership: Membership, store: GroupStore, host: str, device: str, timeout: float, count: LinkCount
+) -> RingReducer:
     """Meets the other workers of an epoch; returns when all have come.
 
     Args:
@@ -149,6 +161,7 @@ def join_group(membership: Membership, store: GroupStore, host: str, device: str
             addresses or is not an address of this machine: then at the address of the machine's name.
         device: type of the training device: gloo sums on `cpu`, nccl on `cuda`.
         timeout: seconds to wait for the others, here and in every all-reduce.
+        count: counts the bytes on this worker's link.
 
     Raises:
         Unavailable: not all workers came in time.
@@ -157,7 +170,8 @@ def join_group(membership: Membership, store: GroupStore, host: str, device: str
     workers, rank = len(membership.members), membership.rank
     try:
         # A separate group, not torch's default one: the group of the epoch before may not have ended yet.
-        return RingReducer(_open_group(device, store, rank, workers, host, timedelta(seconds=timeout)), workers)
+        group = _open_group(device, store, rank, workers, host, timedelta(seconds=timeout))
+        return RingReducer(group, workers, count)
     except (RuntimeError, DeadlineExceeded) as error:
         raise Unavailable(
             f"the {workers} workers of epoch {membership.epoch} did not all meet within {timeout:g} s "

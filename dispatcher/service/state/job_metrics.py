@@ -17,7 +17,7 @@ from esd.dispatcher.service.state.samples import SampleQueue
 from esd.dispatcher.service.state.totals import JobTotals
 from esd.dispatcher.service.state.worker_record import WorkerRecord
 from esd.services.domain.jobs import JobSpec
-from esd.services.domain.reports import PHASES, IterationReport, TransferCounts
+from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS, PHASES, IterationReport, TransferCounts
 from esd.services.domain.state import Evaluation, JobPhase, Quality
 from esd.services.domain.sync import FlushedAhead, Staleness
 from esd.services.runtime import metrics
@@ -194,6 +194,7 @@ def _moved_by(slot: int) -> Sequence[Any]:
         *(metrics.TRANSFER_BYTES.labels(operation, slot) for operation in ("pull", "push", "reduce")),
         metrics.DIRECT_ROWS.labels(slot),
         metrics.DIRECT_BYTES.labels(slot),
+        *(metrics.LINK_BYTES.labels(f"{kind}_{end}", slot) for kind in LINK_KINDS for end in LINK_DIRECTIONS),
     ]
 
 

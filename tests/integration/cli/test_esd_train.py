@@ -53,6 +53,13 @@ def test_what_a_program_reads(tmp_path: Path) -> None:
     for kind in ("miss_pull", "update_push", "evict_push"):
         assert len(result["operations"][kind]) == 2
     assert all(count > 0 for count in result["bytes"]["pulled"] + result["bytes"]["pushed"])
+    carried = {f"{kind}_{end}": counts for kind, ends in result["link_bytes"].items() for end, counts in ends.items()}
+    for slot in range(2):
+        moved = result["bytes"]["pulled"][slot] + result["bytes"]["pushed"][slot]
+        of_rows = (carried[name][slot] for name in ("rows_up", "rows_down", "gradients_up"))
+        assert sum(of_rows) == pytest.approx(moved, rel=1e-3)  # a repeated message is on the link twice
+        assert carried["plans_down"][slot] > 200 * 128 * 26 > carried["plans_up"][slot] > 200 * 128 * 3
+        assert carried["dense_up"][slot] == carried["dense_down"][slot] > 0
     assert 0 < result["makespan_seconds"] < result["cost_seconds"]
     assert 0 < result["hit_ratio"] < 1
     assert 0 < result["decision_ms"]["median"] <= result["decision_ms"]["p99"]

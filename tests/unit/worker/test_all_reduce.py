@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
+from esd.services.clients.link_count import LinkCount, framing_bytes
 from esd.services.domain.errors import Unavailable
 from esd.services.domain.plans import Membership
 from esd.services.domain.worker_set import WorkerSet
@@ -44,7 +45,7 @@ def join_all(timeout):
 
     def join(slot):
         membership = Membership(0, slot, job, WorkerSet.all_of(WORKERS), 0)
-        return join_group(membership, store, "127.0.0.1", "cpu", timeout=timeout)
+        return join_group(membership, store, "127.0.0.1", "cpu", timeout, LinkCount())
 
     with ThreadPoolExecutor(WORKERS) as threads:
         return list(threads.map(join, range(WORKERS)))
@@ -72,11 +73,11 @@ def test_a_worker_that_leaves_stops_waiting_long_before_the_timeout():
 def test_gloos_thread_waits_for_its_turn_and_the_worker_does_not():
     kept = HashStore()
     store = GroupStore(lambda key, value: kept.set(key, value.hex()), lambda key: bytes.fromhex(kept.get(key).decode()))
-    before, job = set(gloo_threads()), job_with(workers=WORKERS)
+    before, job, counts = set(gloo_threads()), job_with(workers=WORKERS), [LinkCount() for _ in range(WORKERS)]
 
     def join(slot):
         membership = Membership(0, slot, job, WorkerSet.all_of(WORKERS), 0)
-        reducer = join_group(membership, store, "127.0.0.1", "cpu", timeout=60)
+        reducer = join_group(membership, store, "127.0.0.1", "cpu", 60, counts[slot])
         return reducer, policy_of()
 
     with ThreadPoolExecutor(WORKERS) as threads:
@@ -93,6 +94,9 @@ def test_gloos_thread_waits_for_its_turn_and_the_worker_does_not():
             reducer.wait()
         assert all(each.tolist() == [3.0] * 3 for each in sums)
         assert sent._value.get() - before == 2 * 12  # each of two workers sends all of its three values, in halves
+        counted = counts[0].take()
+        assert counted.link_dense_up == counted.link_dense_down == 12
+        assert counted.link_framing_up == framing_bytes(12)
     finally:
         one.close()
         other.close()

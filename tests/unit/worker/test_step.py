@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from esd.services.clients.link_count import LinkCount
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from esd.session import OwnModel
@@ -60,7 +61,7 @@ def begin(plans, make_job):
         net = Net().requires_grad_(trained)
         trains = [each for each in net.parameters() if each.requires_grad]
         own = OwnModel(net, torch.optim.SGD([{"params": trains}], lr=0.1))
-        dense = own.of_epoch(job, Alone() if group is None else RingReducer(group, 2), CPU)
+        dense = own.of_epoch(job, Alone() if group is None else RingReducer(group, 2, LinkCount()), CPU)
         ids = 4 * samples
         plan = plans.plan(0, train=[(x, x, 0, contributors) for x in range(ids)])
         plan = replace(

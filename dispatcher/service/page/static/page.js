@@ -8,6 +8,9 @@ const SHOWN_POINTS = 120; // most points of a chart; with more, neighbours are a
 const RECENT_SECONDS = 10; // of training, over which the tiles measure speed
 
 const OPERATIONS = [["miss_pull", "pulls"], ["update_push", "update pushes"], ["evict_push", "evict pushes"]];
+// Of the bytes on a link, as `link_rows_up` and `link_rows_down` name them.
+const KINDS = [["rows", "rows"], ["gradients", "gradients of rows"], ["dense", "dense sums"], ["plans", "plans and reports"],
+  ["other", "other"], ["framing", "packets"]];
 const PHASES = [
   ["compute", "compute"], ["pull", "pull"], ["push", "push"], ["all_reduce", "all-reduce"], ["update", "update"],
   ["plan_wait", "waiting for the plan"],
@@ -253,6 +256,7 @@ function showCharts(course, { labels, evaluations }) {
 function showWorkers(state) {
   const key = (entries) => entries.map(([, name], i) => element("span", {}, dot(colour(i)), name));
   $("legend").replaceChildren(element("span", { class: "key" }, element("b", {}, "Operations per iteration:"), ...key(OPERATIONS)),
+    element("span", { class: "key" }, element("b", {}, "Bytes per iteration:"), ...key(KINDS)),
     element("span", { class: "key" }, element("b", {}, "Time per iteration:"), ...key(PHASES)));
   const most = Math.max(1e-9, ...state.workers.map((worker) => operations(worker) / (worker.iterations || 1)));
   const names = ["Worker", "Link", "Lease", "Hit ratio", "Operations per iteration", "Bytes per iteration", "Time per iteration"];
@@ -266,7 +270,9 @@ const operations = (worker) => OPERATIONS.reduce((sum, [name]) => sum + worker.t
 function workerRow(worker, names, most) {
   const count = worker.iterations || 1, moved = operations(worker) / count;
   const total = PHASES.reduce((sum, [name]) => sum + worker.phases[name], 0);
-  const { bytes_pulled: down, bytes_pushed: up, bytes_direct: direct } = worker.transfers;
+  const carried = (direction) => KINDS.map(([kind]) => worker.transfers[`link_${kind}_${direction}`]);
+  const up = carried("up"), down = carried("down"), all = (sizes) => sizes.reduce((sum, size) => sum + size, 0);
+  const both = all(up) + all(down), direct = worker.transfers.bytes_direct;
   const cell = (index, ...content) => element("td", { "data-label": names[index].replace(" per iteration", "") }, ...content);
   return element("tr", {},
     element("td", { class: "who" }, worker.name, element("div", { class: "sub" }, `slot ${worker.slot}, ${number(worker.iterations)} iterations, ${number(worker.workload)} samples each`
@@ -278,7 +284,9 @@ function workerRow(worker, names, most) {
     cell(3, percent(worker.hit_ratio), bar([[worker.hit_ratio ?? 0, "var(--accent)", "hits"]])),
     cell(4, number(moved), bar(OPERATIONS.map(([name, label], i) =>
       [worker.transfers[name] / count / most, colour(i), `${number(worker.transfers[name] / count)} ${label}`]))),
-    cell(5, `↓ ${joined(bytes(down / count))}`, element("div", {}, `↑ ${joined(bytes(up / count))}`),
+    cell(5, `↓ ${joined(bytes(all(down) / count))}`, element("div", {}, `↑ ${joined(bytes(all(up) / count))}`),
+      bar(KINDS.map(([, label], i) => [(up[i] + down[i]) / (both || 1), colour(i),
+        `${joined(bytes(down[i] / count))} down, ${joined(bytes(up[i] / count))} up: ${label}`])),
       direct ? element("div", { class: "sub" }, `${joined(bytes(direct / count))} to other workers`) : null),
     cell(6, joined(seconds(total / count)), bar(PHASES.map(([name, label], i) =>
       [worker.phases[name] / (total || 1), colour(i), `${joined(seconds(worker.phases[name] / count))} ${label}`]))));
