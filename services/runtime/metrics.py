@@ -3,8 +3,7 @@
 Rules, held by a test: the prefix is `esd_` (`grpc_server_` for the metrics of every service), units are base units,
 counters end in `_total`, labels are few and bounded: names of tables, operations, phases, mechanisms, solvers, methods
 and codes, features and labels of a job (at most 64 labels), and worker slots (at most 64). A HELP text explains the
-number and advises what to do about a bad one. A service shows only the metrics that it feeds, so that no dispatcher
-reports an empty store (metrics_page.py).
+number and advises what to do about a bad one. A service shows only the metrics that it feeds (metrics_page.py).
 """
 
 from __future__ import annotations
@@ -102,8 +101,8 @@ DIRECT_BYTES = Counter(
 )
 LINK_BYTES = Counter(
     "esd_link_bytes_total",
-    "Everything that each worker's link carried, by kind (rows, gradients, dense, plans, other, framing) and "
-    "direction: _up (sent) or _down. Near the link's speed: make the largest kind smaller, see docs/operations.md.",
+    "All that each worker's link carried, by kind (rows, gradients, dense, plans, other, framing) and direction: _up "
+    "(sent) or _down. Near the link's speed: make the largest kind smaller, see docs/operations.md.",
     ("op", "worker"),
     registry=REGISTRY,
 )
