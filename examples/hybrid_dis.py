@@ -37,14 +37,15 @@ def main() -> None:
 
     with connect(options.dispatcher, options.ca) as channel:
         stub = dispatcher_pb2_grpc.DispatcherStub(channel)  # type: ignore[no-untyped-call]
+        request = dispatcher_pb2.HybridDisRequest(
+            samples=SAMPLES,
+            workers=WORKERS,
+            float_costs=costs.tobytes(),
+            capacities=capacities.tobytes(),
+            alpha=0.5,  # half of the places by the exact solver, half greedily
+        )
         answer = stub.HybridDis(
-            dispatcher_pb2.HybridDisRequest(
-                samples=SAMPLES,
-                workers=WORKERS,
-                float_costs=costs.tobytes(),
-                capacities=capacities.tobytes(),
-                alpha=0.5,  # half of the places by the exact solver, half greedily
-            ),
+            iter([request]),  # costs of more than a message would follow in others
             metadata=[("authorization", f"Bearer {options.token_file.read_text().strip()}")]
             if options.token_file
             else None,

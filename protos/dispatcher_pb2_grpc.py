@@ -34,7 +34,7 @@ class DispatcherStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.HybridDis = channel.unary_unary(
+        self.HybridDis = channel.stream_unary(
                 '/esd.v1.Dispatcher/HybridDis',
                 request_serializer=esd_dot_protos_dot_dispatcher__pb2.HybridDisRequest.SerializeToString,
                 response_deserializer=esd_dot_protos_dot_dispatcher__pb2.HybridDisResponse.FromString,
@@ -99,10 +99,12 @@ class DispatcherStub:
 class DispatcherServicer:
     """Missing associated documentation comment in .proto file."""
 
-    def HybridDis(self, request, context):
+    def HybridDis(self, request_iterator, context):
         """Assigns k samples to n workers from a cost matrix, stateless (ESD paper, Algorithm 2).
         INVALID_ARGUMENT: a shape is wrong, or a cost is NaN or negative, capacities do not sum to k, or no assignment avoids
-        the infinite costs, which forbid a worker to take a sample.
+        the infinite costs, which forbid a worker to take a sample. RESOURCE_EXHAUSTED: the matrix is larger than the
+        dispatcher takes, or has more samples than an answer holds; the first message is refused then.
+        The costs may come in several messages, in order. A call with one message is a call without a stream on the wire.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -234,7 +236,7 @@ class DispatcherServicer:
 
 def add_DispatcherServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'HybridDis': grpc.unary_unary_rpc_method_handler(
+            'HybridDis': grpc.stream_unary_rpc_method_handler(
                     servicer.HybridDis,
                     request_deserializer=esd_dot_protos_dot_dispatcher__pb2.HybridDisRequest.FromString,
                     response_serializer=esd_dot_protos_dot_dispatcher__pb2.HybridDisResponse.SerializeToString,
@@ -306,7 +308,7 @@ class Dispatcher:
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
-    def HybridDis(request,
+    def HybridDis(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -316,8 +318,8 @@ class Dispatcher:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
+        return grpc.experimental.stream_unary(
+            request_iterator,
             target,
             '/esd.v1.Dispatcher/HybridDis',
             esd_dot_protos_dot_dispatcher__pb2.HybridDisRequest.SerializeToString,

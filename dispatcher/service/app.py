@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from esd.dispatcher.service.hybrid_calls import HybridCalls
 from esd.dispatcher.service.page.serving import serve_page
 from esd.dispatcher.service.run.current_job import CurrentJob
 from esd.dispatcher.service.run.watch import Observers
@@ -33,7 +34,7 @@ async def serve_dispatcher(settings: DispatcherSettings) -> AsyncIterator[Served
     current_job = CurrentJob(settings)
     solvers = named_threads("esd-solver", settings.solver_threads)
     observing = named_threads("esd-observers")
-    servicer = DispatcherServicer(current_job, solvers, Observers(observing))
+    servicer = DispatcherServicer(current_job, solvers, HybridCalls(settings), Observers(observing))
     try:
         async with (
             serve("dispatcher", [(add_to_server, servicer, SERVICE)], settings) as server,

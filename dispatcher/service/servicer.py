@@ -12,6 +12,7 @@ import grpc
 
 from esd.dispatcher.core.hybrid import hybrid_dis
 from esd.dispatcher.service.describe import job_state
+from esd.dispatcher.service.hybrid_calls import HybridCalls
 from esd.dispatcher.service.page_document import state_document
 from esd.dispatcher.service.run.attend import attend
 from esd.dispatcher.service.run.current_job import CurrentJob
@@ -26,7 +27,7 @@ from esd.services.domain.state import JobState
 from esd.services.runtime import metrics
 from esd.services.runtime.tasks import run_in
 from esd.services.wire.batches import OVERHEAD_BYTES
-from esd.services.wire.hybrid import decode_problem, encode_result
+from esd.services.wire.hybrid import encode_result
 from esd.services.wire.jobs import decode_job, encode_columns
 from esd.services.wire.reports import decode_registration, decode_wait, encode_lease
 from esd.services.wire.state import decode_evaluation, encode_state
@@ -50,21 +51,32 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
     Args:
         current_job: the job that all calls but HybridDis address.
         solvers: the threads for HybridDis.
+        hybrid_calls: bounds the costs of HybridDis.
         observers: serve WatchPlans.
     """
 
-    def __init__(self, current_job: CurrentJob, solvers: ThreadPoolExecutor, observers: Observers) -> None:
+    def __init__(
+        self,
+        current_job: CurrentJob,
+        solvers: ThreadPoolExecutor,
+        hybrid_calls: HybridCalls,
+        observers: Observers,
+    ) -> None:
         self._current_job = current_job
         self._solvers = solvers
+        self._hybrid_calls = hybrid_calls
         self._observers = observers
 
-    async def HybridDis(self, request: pb.HybridDisRequest, context: _Context) -> pb.HybridDisResponse:
+    async def HybridDis(
+        self, request_iterator: AsyncIterator[pb.HybridDisRequest], context: _Context
+    ) -> pb.HybridDisResponse:
         """Solves one cost matrix."""
-        problem = decode_problem(request)
-        solver = open_solver(problem.solver)
-        result = await run_in(
-            self._solvers, hybrid_dis, problem.costs, problem.capacities, problem.alpha, problem.criterion, solver
-        )
+        with self._hybrid_calls.place() as call:
+            problem = await call.read(request_iterator)
+            solver = open_solver(problem.solver)
+            result = await run_in(
+                self._solvers, hybrid_dis, problem.costs, problem.capacities, problem.alpha, problem.criterion, solver
+            )
         if len(result.optimal_rows):
             metrics.SOLVER_SECONDS.labels(result.solver).observe(result.seconds)
             job_metrics.certified(result.solver, result.gap)

@@ -130,6 +130,12 @@ class DispatcherSettings(ServerSettings, env_prefix="ESD_DISPATCHER_"):
         None,
         description="port of the page for browsers, on the host of listen; 0 takes any free port, none turns it off",
     )
+    max_costs_bytes: Size = Field(
+        2**30,
+        ge=2**20,
+        description="bytes of the cost matrices that HybridDis calls may hold together; a larger matrix is refused, "
+        "and a call beyond the others is refused for the moment",
+    )
     solver_threads: int = Field(
         default_factory=lambda: os.cpu_count() or 1,
         ge=1,

@@ -123,7 +123,12 @@ class AsyncDispatcherClient:
     ) -> HybridResult:
         """Assigns k samples to n workers."""
         problem = HybridProblem.of(costs, capacities, alpha, criterion, solver)
-        return decode_result(await _answer(self._stub.HybridDis, encode_problem(problem)))
+
+        async def solve() -> Any:
+            with domain_errors():
+                return await self._stub.HybridDis(encode_problem(problem), timeout=self._timeout)
+
+        return decode_result(await repeated(solve, _OPENING_SECONDS))
 
     async def create_job(self, job: JobSpec) -> bool:
         """Opens a job; False if exactly this job is open already."""

@@ -27,7 +27,7 @@ def encode_array(array: NDArray[Any], dtype: DTypeLike, field: str) -> bytes:
     return array.astype(_little_endian(np.dtype(dtype)), copy=False).tobytes()
 
 
-def decode_array(data: bytes, dtype: DTypeLike, shape: tuple[int, ...], field: str) -> NDArray[Any]:
+def decode_array(data: bytes | bytearray, dtype: DTypeLike, shape: tuple[int, ...], field: str) -> NDArray[Any]:
     """Decodes the array in a field. Raises InvalidArgument if the bytes do not have exactly the size of `shape`."""
     little = _little_endian(np.dtype(dtype))
     size = math.prod(shape) * little.itemsize

@@ -79,7 +79,7 @@ def with_value(value: float) -> np.ndarray:
 async def test_hybrid_dis(
     stub: dispatcher_pb2_grpc.DispatcherStub, request_: dispatcher_pb2.HybridDisRequest, text: str
 ) -> None:
-    error = await refusal(stub.HybridDis(request_))
+    error = await refusal(stub.HybridDis(iter([request_])))
     assert error.code() is INVALID
     with pytest.raises(ValueError, match=text):
         raise ValueError(error.details())
@@ -211,6 +211,6 @@ async def test_message_over_the_limit(start_dispatcher: Callable[..., Any]) -> N
     dispatcher = await start_dispatcher(max_request_bytes=2**16)
     async with channel(dispatcher.address) as open_channel:
         stub = dispatcher_pb2_grpc.DispatcherStub(open_channel)
-        error = await refusal(stub.HybridDis(problem(np.ones((2**15, 2), np.float32), [2**14, 2**14])))
+        error = await refusal(stub.HybridDis(iter([problem(np.ones((2**15, 2), np.float32), [2**14, 2**14])])))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "larger than max" in error.details()
