@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import grpc
 
@@ -75,12 +74,11 @@ def channel(
     """
     options = (*channel_options(max_message_bytes, caller, credentials.server_name), *proxy_options(address))
     deadline = Deadline(address, deadline_seconds)
-    interceptors: Any = [deadline]  # the stubs have another type
     secure = credentials.for_channel()
     if secure is None:
-        opened = grpc.aio.insecure_channel(address, options=options, interceptors=interceptors)
+        opened = grpc.aio.insecure_channel(address, options=options, interceptors=deadline.interceptors)
     else:
-        opened = grpc.aio.secure_channel(address, secure, options=options, interceptors=interceptors)
+        opened = grpc.aio.secure_channel(address, secure, options=options, interceptors=deadline.interceptors)
     deadline.channel = opened
     return opened
 

@@ -1,4 +1,4 @@
-"""The deadline of every call with one request and one answer, and the error of a call that missed it.
+"""The deadline of every call with one answer, and the error of a call that missed it.
 
 The deadlines of gRPC's service configuration end calls one to two seconds too early (grpc/grpc, issue 40633). gRPC's
 own error only states that a deadline was exceeded: not which one, nor whether there was a connection. Its error for an
@@ -8,6 +8,7 @@ unknown call does not name the address of the service, either.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -19,7 +20,7 @@ READY = grpc.ChannelConnectivity.READY
 TRANSIENT_FAILURE = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
 
-class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
+class Deadline:
     """Sets the deadline of a channel's calls, and explains a missed deadline by the state of the connection.
 
     If the service does not know a call, the error names the address, because it may belong to another service.
@@ -37,11 +38,15 @@ class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg] 
         self._address = address
         self._seconds = seconds
 
-    async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        """Makes a call; the name is gRPC's."""
-        asked = client_call_details.timeout
-        seconds = self._seconds if asked is None else min(asked, self._seconds)
-        call = await continuation(client_call_details._replace(timeout=seconds), request)
+    @property
+    def interceptors(self) -> Sequence[Any]:
+        """The interceptors of the channel, one for each kind of call; the stubs have another type."""
+        return _OneRequest(self), _ManyRequests(self)
+
+    async def call(self, continuation: Any, details: Any, request: Any) -> Any:
+        """Makes a call with a request, or with an iterator of requests."""
+        seconds = self._seconds if details.timeout is None else min(details.timeout, self._seconds)
+        call = await continuation(details._replace(timeout=seconds), request)
         try:
             code = await call.code()
         except asyncio.CancelledError:
@@ -50,14 +55,14 @@ class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg] 
         trailing = await call.trailing_metadata()
         proxy = through_proxy(self._address)
         if code is grpc.StatusCode.DEADLINE_EXCEEDED and not trailing:  # with metadata it is the service's own deadline
-            details = self._missed(seconds) + proxy
+            error = self._missed(seconds) + proxy
         elif code is grpc.StatusCode.UNAVAILABLE and not trailing and proxy:
-            details = f"{await call.details()}{proxy}"
+            error = f"{await call.details()}{proxy}"
         elif code is grpc.StatusCode.UNIMPLEMENTED:
-            details = self._unknown(client_call_details.method)
+            error = self._unknown(details.method)
         else:
             return call
-        raise grpc.aio.AioRpcError(code, await call.initial_metadata(), trailing, details, details)
+        raise grpc.aio.AioRpcError(code, await call.initial_metadata(), trailing, error, error)
 
     def _unknown(self, method: str | bytes) -> str:
         _, service, call = (method.decode() if isinstance(method, bytes) else method).split("/")
@@ -79,3 +84,19 @@ class Deadline(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg] 
             f"no connection to {self._address} within {seconds:g} s: no answer from there; the address may be wrong, a "
             "firewall may be in between, or the service hangs"
         )
+
+
+class _OneRequest(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+
+    async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        return await self._deadline.call(continuation, client_call_details, request)
+
+
+class _ManyRequests(grpc.aio.StreamUnaryClientInterceptor):  # type: ignore[type-arg]  # likewise
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+
+    async def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
+        return await self._deadline.call(continuation, client_call_details, request_iterator)

@@ -1,6 +1,7 @@
 """HybridDis over gRPC: the answer is the solver's, and many calls at a time are fine."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
@@ -84,12 +85,17 @@ async def test_calls_share_the_bytes_of_their_costs_and_give_them_back(start_dis
     dispatcher = await start_dispatcher(max_costs_bytes=2**20)
     costs, capacities = np.ones((2**17, 2), np.float32), [2**16, 2**16]  # as many bytes as there may be
     async with channel(dispatcher.address) as open_channel:
-        call = dispatcher_pb2_grpc.DispatcherStub(open_channel).HybridDis()
-        (first,) = encode_problem(PROBLEM)
-        await call.write(first)
+        refused = asyncio.Event()
+
+        async def messages() -> AsyncIterator[pb.HybridDisRequest]:
+            for message in encode_problem(PROBLEM):
+                yield message
+            await refused.wait()
+
+        call = dispatcher_pb2_grpc.DispatcherStub(open_channel).HybridDis(messages())
         with pytest.raises(Overloaded, match="ESD_DISPATCHER_MAX_COSTS_BYTES=1048576"):
             await _until_refused(dispatcher, costs, capacities)
-        await call.done_writing()
+        refused.set()
         assert (await call).total_cost == 4
     assert (await dispatcher.client.hybrid_dis(costs, capacities)).cost == 2**17
 

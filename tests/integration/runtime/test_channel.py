@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from esd.protos import ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
+from esd.protos import dispatcher_pb2, dispatcher_pb2_grpc, ps_pb2, ps_pb2_grpc, worker_pb2, worker_pb2_grpc
 from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, Overloaded, ResourceExhausted, Unavailable
 from esd.services.runtime.channel import channel
 from esd.services.runtime.settings import LEAST_MESSAGE_BYTES
@@ -88,13 +88,23 @@ async def test_what_a_service_waited_for_in_vain_it_says_itself(toy: Any) -> Non
         await toy.create("DeadlineExceeded")
 
 
-async def test_a_call_that_ends_without_a_connection_says_so() -> None:
+CALLS = {
+    "one request": lambda opened: ps_pb2_grpc.ParameterServerStub(opened).DescribeServer(
+        ps_pb2.DescribeServerRequest(), timeout=0.5
+    ),
+    "several requests": lambda opened: dispatcher_pb2_grpc.DispatcherStub(opened).HybridDis(
+        iter([dispatcher_pb2.HybridDisRequest()]), timeout=0.5
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+async def test_a_call_that_ends_without_a_connection_says_so(call: Callable[[Any], Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and says nothing
         address = "{}:{}".format(*silent.getsockname())
         async with channel(address) as opened:
-            stub = ps_pb2_grpc.ParameterServerStub(opened)
             with pytest.raises(DeadlineExceeded, match="no answer from there") as caught, domain_errors():
-                await stub.DescribeServer(ps_pb2.DescribeServerRequest(), timeout=0.5)
+                await call(opened)
     assert f"no connection to {address} within 0.5 s" in str(caught.value)
 
 
