@@ -39,8 +39,8 @@ class Machine:
     def carried(self, hub: Machine) -> tuple[int, int]:
         """Returns the bytes that the card has sent and received, by the kernel's queues that hold it to its speed.
 
-        They count the headers of every packet. The interface counts those of up to 64 KiB once, which a real card would
-        have cut into packets of 1,500 bytes.
+        They count the headers of every packet. The interface counts one header for up to 64 KiB, which a real card
+        would have cut into packets of 1,500 bytes.
         """
         ends = ((self.namespace, _CARD), (hub.namespace, self.port))
         shown = (_run("tc", "-json", "-statistics", "-netns", name, "qdisc", "show", "dev", end) for name, end in ends)

@@ -14,7 +14,7 @@ _SEGMENT, _SEGMENT_HEADERS = 1448, 66
 
 
 class LinkCount:
-    """Counts what passes a worker's link in one epoch. Any thread may use it.
+    """Counts the bytes that pass a worker's link in one epoch. Any thread may use it.
 
     Messages are counted where they leave and arrive, sums in a ring of workers by formula, and `framing` by formula for
     both. It leaves out TCP's acknowledgements without data, HTTP/2's pings and window updates, packets that are sent

@@ -31,7 +31,7 @@ class Link(Traffic):
         Args:
             speed: bytes per second, in each direction.
             shape: whether to limit the traffic to that speed; otherwise the network limits it.
-            count: counts the bytes that pass, also those of the dispatcher's stream; None: a new one.
+            count: counts the bytes that pass, and the bytes of the dispatcher's stream; None: a new one.
         """
         self.count = count or LinkCount()
         self.chunk_bytes = min(CHUNK_BYTES, max(_SMALLEST_CHUNK, int(speed * _CHUNK_SECONDS)))

@@ -1,4 +1,4 @@
-"""The count of a link adds what the network adds, by a formula that the benchmark of cards compares with the kernel."""
+"""The count of a link includes packet headers, by a formula that the benchmark of cards compares with the kernel."""
 
 from __future__ import annotations
 
