@@ -2,7 +2,8 @@
 
 Plans iteration after iteration and prints the resident memory on the way, and the time of a decision. The ids are a
 bounded number: once all have been seen, memory has to stay where it is, but for 8 bytes per iteration, its decision
-time. With `--new-ids` none comes twice: then memory and time must not depend on how many there have been.
+time. With `--new-ids` none comes twice: then memory and time must not depend on how many there have been. With
+`--admit-after 2` no such id is trained, but for the few that the admission's fixed memory cannot keep out.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ def measure(arguments: argparse.Namespace) -> Seen:
         seed=0,
         window=4,
         tables=(TableSpec("embeddings", 64, optimizer, 0, init_scale=0.01),),
+        admit_afters=(arguments.admit_after,) if arguments.admit_after > 1 else (),
         model=ModelSpec("wdl", (), optimizer),
         parameter_servers=("simulated",),
     )
@@ -101,6 +103,8 @@ def measure(arguments: argparse.Namespace) -> Seen:
     seen = Seen()
     simulate(planner, batches(arguments.iterations, arguments.samples, seen, new_ids=arguments.new_ids))
     seen.note(arguments.iterations)
+    if arguments.admit_after > 1:
+        print(f"{planner.rows:,} rows are known")
     return seen
 
 
@@ -111,6 +115,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=32, help="of a batch")
     parser.add_argument("--cache-rows", type=int, default=2_000, help="of each worker")
     parser.add_argument("--new-ids", action="store_true", help="no id comes twice")
+    parser.add_argument("--admit-after", type=int, default=1, help="iterations with an id before it is trained")
     parser.add_argument("--mechanism", default="esd")
     parser.add_argument("--policy", default="emark")
     arguments = parser.parse_args()

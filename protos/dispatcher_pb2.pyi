@@ -292,7 +292,7 @@ class Rule(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "mechanism_options", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "checkpoint_bytes", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_budget", "dense_names", "rules", "dense_sum", "row_ttls")
+    __slots__ = ("name", "workers", "seed", "features", "dense_features", "batch_size", "stream", "tables", "model", "parameter_servers", "max_rows", "at_max_rows", "mechanism", "mechanism_options", "budget_seconds", "workloads", "workload_limits", "measured_links", "policy", "window", "checkpoint_every", "checkpoint_seconds", "checkpoints_kept", "checkpoint_bytes", "sync", "schedule", "dense_schedule", "labels", "first_iteration", "auto_budget", "dense_names", "rules", "dense_sum", "row_ttls", "admit_afters")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -327,6 +327,7 @@ class JobSpec(_message.Message):
     RULES_FIELD_NUMBER: _ClassVar[int]
     DENSE_SUM_FIELD_NUMBER: _ClassVar[int]
     ROW_TTLS_FIELD_NUMBER: _ClassVar[int]
+    ADMIT_AFTERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     workers: int
     seed: int
@@ -361,7 +362,8 @@ class JobSpec(_message.Message):
     rules: _containers.RepeatedCompositeFieldContainer[Rule]
     dense_sum: DenseSum
     row_ttls: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., mechanism_options: _Optional[_Union[MechanismOptions, _Mapping]] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., checkpoint_bytes: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_budget: _Optional[bool] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., dense_sum: _Optional[_Union[DenseSum, _Mapping]] = ..., row_ttls: _Optional[_Iterable[int]] = ...) -> None: ...
+    admit_afters: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., workers: _Optional[int] = ..., seed: _Optional[int] = ..., features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., dense_features: _Optional[int] = ..., batch_size: _Optional[int] = ..., stream: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableSpec, _Mapping]]] = ..., model: _Optional[_Union[ModelSpec, _Mapping]] = ..., parameter_servers: _Optional[_Iterable[str]] = ..., max_rows: _Optional[int] = ..., at_max_rows: _Optional[_Union[RowLimitPolicy, str]] = ..., mechanism: _Optional[str] = ..., mechanism_options: _Optional[_Union[MechanismOptions, _Mapping]] = ..., budget_seconds: _Optional[float] = ..., workloads: _Optional[_Iterable[int]] = ..., workload_limits: _Optional[_Union[WorkloadLimits, _Mapping]] = ..., measured_links: _Optional[bool] = ..., policy: _Optional[str] = ..., window: _Optional[int] = ..., checkpoint_every: _Optional[int] = ..., checkpoint_seconds: _Optional[float] = ..., checkpoints_kept: _Optional[int] = ..., checkpoint_bytes: _Optional[int] = ..., sync: _Optional[_Union[Sync, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., dense_schedule: _Optional[_Union[Schedule, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., first_iteration: _Optional[int] = ..., auto_budget: _Optional[bool] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., dense_sum: _Optional[_Union[DenseSum, _Mapping]] = ..., row_ttls: _Optional[_Iterable[int]] = ..., admit_afters: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class MechanismOptions(_message.Message):
     __slots__ = ("esd", "joint", "hash", "laia")
@@ -836,7 +838,7 @@ class GradientTransfers(_message.Message):
     def __init__(self, transfers: _Optional[_Union[Transfers, _Mapping]] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ...) -> None: ...
 
 class IterationPlan(_message.Message):
-    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "dense_features", "positions", "first_id", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "forgotten", "forgotten_below", "discards", "labels_per_sample", "lengths", "weights", "groups", "reduced", "direct_pushes", "direct_push_peers", "direct_pulls", "direct_pull_peers")
+    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "dense_features", "positions", "first_id", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "forgotten", "forgotten_below", "discards", "labels_per_sample", "lengths", "weights", "groups", "reduced", "direct_pushes", "direct_push_peers", "direct_pulls", "direct_pull_peers", "first_initial_id", "initial_ids")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -870,6 +872,8 @@ class IterationPlan(_message.Message):
     DIRECT_PUSH_PEERS_FIELD_NUMBER: _ClassVar[int]
     DIRECT_PULLS_FIELD_NUMBER: _ClassVar[int]
     DIRECT_PULL_PEERS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_INITIAL_ID_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_IDS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     iteration: int
     batch_size: int
@@ -903,7 +907,9 @@ class IterationPlan(_message.Message):
     direct_push_peers: bytes
     direct_pulls: bytes
     direct_pull_peers: bytes
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., positions: _Optional[bytes] = ..., first_id: _Optional[int] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., reduced: _Optional[bytes] = ..., direct_pushes: _Optional[bytes] = ..., direct_push_peers: _Optional[bytes] = ..., direct_pulls: _Optional[bytes] = ..., direct_pull_peers: _Optional[bytes] = ...) -> None: ...
+    first_initial_id: int
+    initial_ids: bytes
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., positions: _Optional[bytes] = ..., first_id: _Optional[int] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., reduced: _Optional[bytes] = ..., direct_pushes: _Optional[bytes] = ..., direct_push_peers: _Optional[bytes] = ..., direct_pulls: _Optional[bytes] = ..., direct_pull_peers: _Optional[bytes] = ..., first_initial_id: _Optional[int] = ..., initial_ids: _Optional[bytes] = ...) -> None: ...
 
 class FlushPlan(_message.Message):
     __slots__ = ("epoch", "iteration", "rows", "gradients", "checkpoint")
@@ -1002,7 +1008,7 @@ class Evaluation(_message.Message):
     def __init__(self, iteration: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., samples: _Optional[str] = ...) -> None: ...
 
 class JobState(_message.Message):
-    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "shadows_left_out", "epoch", "resumed_from", "checkpoint", "recoveries", "evaluations", "staleness", "flushed_ahead", "labels", "recent_labels", "standstill", "expired_rows")
+    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "shadows_left_out", "epoch", "resumed_from", "checkpoint", "recoveries", "evaluations", "staleness", "flushed_ahead", "labels", "recent_labels", "standstill", "expired_rows", "admitted_rows", "initial_reads")
     class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PHASE_UNSPECIFIED: _ClassVar[JobState.Phase]
@@ -1050,6 +1056,8 @@ class JobState(_message.Message):
     RECENT_LABELS_FIELD_NUMBER: _ClassVar[int]
     STANDSTILL_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_READS_FIELD_NUMBER: _ClassVar[int]
     job: JobSpec
     phase: JobState.Phase
     failure: str
@@ -1081,7 +1089,9 @@ class JobState(_message.Message):
     recent_labels: _containers.RepeatedCompositeFieldContainer[Quality]
     standstill: str
     expired_rows: int
-    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., quality: _Optional[_Union[Quality, _Mapping]] = ..., recent: _Optional[_Union[Quality, _Mapping]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., shadows_left_out: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., resumed_from: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ..., evaluations: _Optional[_Iterable[_Union[Evaluation, _Mapping]]] = ..., staleness: _Optional[_Union[Staleness, _Mapping]] = ..., flushed_ahead: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., recent_labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., standstill: _Optional[str] = ..., expired_rows: _Optional[int] = ...) -> None: ...
+    admitted_rows: int
+    initial_reads: int
+    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., quality: _Optional[_Union[Quality, _Mapping]] = ..., recent: _Optional[_Union[Quality, _Mapping]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., shadows_left_out: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., resumed_from: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ..., evaluations: _Optional[_Iterable[_Union[Evaluation, _Mapping]]] = ..., staleness: _Optional[_Union[Staleness, _Mapping]] = ..., flushed_ahead: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., recent_labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., standstill: _Optional[str] = ..., expired_rows: _Optional[int] = ..., admitted_rows: _Optional[int] = ..., initial_reads: _Optional[int] = ...) -> None: ...
 
 class Staleness(_message.Message):
     __slots__ = ("reads", "missing_updates", "most_missing")

@@ -149,6 +149,20 @@ ROWS: dict[str, Sequence[Panel]] = {
             ],
         ),
         Panel(
+            "Admission of ids per second",
+            "ops",
+            [
+                (_rate("esd_admission_ids_total", "op"), "{{op}}"),
+            ],
+            "With --admit-after: ids that come into the tables, and reads of ids that are not admitted yet.",
+        ),
+        Panel(
+            "New ids admitted at once",
+            "percentunit",
+            [("esd_admission_error_ratio", "by mistake")],
+            "The share that the fixed memory of --admit-after cannot keep out.",
+        ),
+        Panel(
             "Samples that wait",
             "none",
             [("esd_queued_samples", "to be planned"), ("esd_logged_samples", "to be covered by a checkpoint")],

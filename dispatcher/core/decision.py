@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.dispatcher.core.admission import AdmittedBatch
 from esd.dispatcher.core.cost_model import CostModel, Operations
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.plans import DirectRows, FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
@@ -34,6 +35,7 @@ class Decision:
         iteration: t, counted from 0.
         assignment: int32 [k], the worker of each sample.
         batch: the k samples.
+        admitted: the same with their admitted ids; None if the job admits every id at once.
         epoch: the membership that the plans are for.
         columns: the engine's plan of each worker, in slot order.
         operations: rows moved, per worker and kind.
@@ -63,6 +65,7 @@ class Decision:
     iteration: int
     assignment: NDArray[np.int32]
     batch: SampleBatch
+    admitted: AdmittedBatch | None
     epoch: int
     columns: IterationColumns
     operations: Operations
@@ -100,6 +103,21 @@ class Decision:
         messages = tuple(self.columns.messages(self.epoch, dense, labels, **given))
         self.seconds["encode"] = time.perf_counter() - started
         return messages
+
+    @property
+    def trained_samples(self) -> SampleBatch:
+        """The samples with the ids that are trained."""
+        return self.batch if self.admitted is None else self.admitted.samples
+
+    @property
+    def admitted_rows(self) -> int:
+        """Number of ids that the iteration admits to the tables; 0 for a job that admits every id at once."""
+        return 0 if self.admitted is None else self.admitted.admitted
+
+    @property
+    def initial_reads(self) -> int:
+        """Number of distinct ids whose initial row the iteration reads, since they are not admitted yet."""
+        return 0 if self.admitted is None else self.admitted.initial
 
     @property
     def plan_bytes(self) -> int:

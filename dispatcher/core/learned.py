@@ -10,6 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+ADMISSION = "admission"  # the name of the learner that counts ids
+
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -43,26 +45,32 @@ class Learned:
     """Saves and restores the learners of one planner together.
 
     Knowledge of workers stays valid for workers with the same links, caches and limits. A mechanism's knowledge of the
-    stream stays valid for the same number of workers.
+    stream stays valid for the same number of workers, and the counts of admission for any workers.
     """
 
     def __init__(
-        self, workers: NDArray[np.float64], of_workers: Mapping[str, Learner], of_stream: Mapping[str, Learner]
+        self,
+        workers: NDArray[np.float64],
+        of_workers: Mapping[str, Learner],
+        of_stream: Mapping[str, Learner],
+        of_samples: Mapping[str, Learner],
     ):
         """Groups the learners by name.
 
         Args:
             workers: the figures of each worker's registration, float64 [n, any number].
             of_workers: the learners that learn from workers.
-            of_stream: the learners that learn from samples.
+            of_stream: the learners that learn from samples and their dispatch.
+            of_samples: the learners that learn from samples alone.
         """
         self._workers = workers
         self._of_workers = of_workers
         self._of_stream = of_stream
+        self._of_samples = of_samples
 
     def save(self) -> bytes:
         """Returns the state of all learners."""
-        learners = {**self._of_workers, **self._of_stream}
+        learners = {**self._of_workers, **self._of_stream, **self._of_samples}
         parts = {name: learner.save() for name, learner in learners.items()}
         return save_arrays({"workers": self._workers} | within(parts))
 
@@ -72,13 +80,19 @@ class Learned:
             return False
         saved = read_arrays(learned)
         same = np.array_equal(saved["workers"], self._workers)
-        learners = dict(self._of_workers) if same else {}
+        learners = {**self._of_samples, **(self._of_workers if same else {})}
         if len(saved["workers"]) == len(self._workers):
             learners |= self._of_stream
         for name, learner in learners.items():
             if arrays := of(saved, name):
                 learner.load(arrays)
         return same
+
+
+def counts_alone(learned: bytes) -> bytes:
+    """Returns the counts of admission in a result of `Learned.save`, without all else, for a job that continues it."""
+    counts = {name: array for name, array in read_arrays(learned).items() if name.startswith(f"{ADMISSION}/")}
+    return save_arrays({"workers": np.empty((0, 0))} | counts)
 
 
 def save_arrays(arrays: Arrays) -> bytes:

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.dispatcher.core.admission import Admission
 from esd.dispatcher.core.balancing import Balancing
 from esd.dispatcher.core.cost_model import CostModel, EvictionRisk, Operations, RowSizes, slowest_link
 from esd.dispatcher.core.decision import Decision, flush_plan, reload_plan
 from esd.dispatcher.core.decision_time import DecisionTime, NecessaryTime
 from esd.dispatcher.core.feedback import Feedback, MeasuredLinks
-from esd.dispatcher.core.learned import Learned, Learner, Snapshot
+from esd.dispatcher.core.learned import ADMISSION, Learned, Learner, Snapshot
 from esd.dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
 from esd.dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
 from esd.dispatcher.core.sync import SyncContext, sync_planning
@@ -101,6 +102,7 @@ class Planner:
             free = [room - self._sizes.cache_room(job.sync.pinned_rows) for room in caches]
             self._balancing = Balancing(job, (least, most), self._sizes, free, self.cost_model)
         self._necessary = NecessaryTime() if job.auto_budget else None
+        self._admission = Admission(job) if job.admit_afters else None
         self._epoch = epoch
         self._mechanism = mechanism or get_mechanism(job)
         try:
@@ -164,7 +166,7 @@ class Planner:
             batch: 1..batch_size samples.
             lookahead_batches: the `lookahead` batches after it; fewer if the stream ends before.
             efforts: of the decision, when it is made again; no clock counts then.
-            ids: of the batch, where other planners plan it, too.
+            ids: of the batch, where other planners plan it, too. A job with admission makes its own.
 
         Raises:
             InvalidArgument: the batch is empty, too long, or has another number of fields; an id names a table that the
@@ -177,9 +179,14 @@ class Planner:
             self._check(later)
         started = time.perf_counter()
         capacities = np.array(scale_workloads(self.workloads, len(batch)), np.int32)
-        self._sync.announce(self._engine, lookahead_batches)
+        admitted, trained = None, batch
         try:
-            self._engine.prepare(ids or BatchIds(*batch.id_columns))
+            if self._admission is not None:
+                admitted = self._admission.admit(batch)
+                lookahead_batches = [self._admission.expect(later) for later in lookahead_batches]
+                trained, ids = admitted.samples, None
+            self._sync.announce(self._engine, lookahead_batches)
+            self._engine.prepare(ids or BatchIds(*trained.id_columns))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
         self._check_rows()
@@ -189,7 +196,7 @@ class Planner:
         decision_time = DecisionTime(indexed + budget, efforts)
         problem = DispatchInput(
             engine=self._engine,
-            batch=batch,
+            batch=trained,
             capacities=capacities,
             iteration=iteration,
             link_costs=self.cost_model.link_costs,
@@ -204,7 +211,9 @@ class Planner:
             assigned = self._balancing.assign(self._mechanism, problem, self.cost_model)
         decided = time.perf_counter()
         try:
-            columns = self._engine.commit(assigned.workers, self._sync.push_limits())
+            columns = self._engine.commit(
+                assigned.workers, self._sync.push_limits(), None if admitted is None else admitted.ids
+            )
         except CacheTooSmall as error:
             raise ResourceExhausted(str(error)) from None
         counts = columns.counts
@@ -216,6 +225,7 @@ class Planner:
             iteration=iteration,
             assignment=assigned.workers,
             batch=batch,
+            admitted=admitted,
             epoch=self._epoch,
             columns=columns,
             operations=Operations(counts[0], counts[1] + counts[2], counts[3] + counts[4]),
@@ -296,7 +306,9 @@ class Planner:
         of_stream = {self.job.mechanism: self._mechanism} if isinstance(self._mechanism, Learner) else {}
         limits = self.worker_limits or [(0, self.job.batch_size)] * self.job.workers
         registered = np.column_stack([self.bandwidths, self.cache_rows, np.array(limits)]).astype(np.float64)
-        return Learned(registered, {name: each for name, each in of_workers.items() if each is not None}, of_stream)
+        of_samples = {} if self._admission is None else {ADMISSION: self._admission}
+        present = {name: each for name, each in of_workers.items() if each is not None}
+        return Learned(registered, present, of_stream, of_samples)
 
     def _cost_model(self) -> CostModel:
         return CostModel(self._sizes.unit_bytes, self._links.in_use.tolist(), self._sizes.of_sample)

@@ -37,6 +37,8 @@ def job_state(job: Job) -> Callable[[], JobState]:
         hits=totals.hits,
         forgotten_rows=totals.forgotten_rows,
         expired_rows=totals.expired_rows,
+        admitted_rows=totals.admitted_rows,
+        initial_reads=totals.initial_reads,
         sync_figures=totals.sync_figures,
         decision_median_seconds=median,
         decision_p99_seconds=p99,

@@ -82,6 +82,8 @@ def _described(state: JobState) -> dict[str, Any]:
         "evaluations": [asdict(each) for each in state.evaluations],
         "forgotten_rows": state.forgotten_rows if state.job.forgets_rows else None,
         "expired_rows": state.expired_rows if any(state.job.row_ttls) else None,
+        "admitted_rows": state.admitted_rows if state.job.admit_afters else None,
+        "initial_reads": state.initial_reads if state.job.admit_afters else None,
         "hit_ratio": _ratio(state.hits, state.lookups),
         "decision_median_seconds": state.decision_median_seconds,
         "decision_p99_seconds": state.decision_p99_seconds,

@@ -17,7 +17,7 @@ def with_dimensions(job: JobSpec, dimensions: Sequence[int]) -> tuple[JobSpec, t
     """Returns a job with a table for each dimension, and the number of every field's table, [F].
 
     The first table is the job's own, because cache sizes count its rows, even if no field has its dimension. The
-    rows of all tables have its time to live.
+    rows of all tables have its time to live and its admission.
 
     Args:
         job: a job with one table.
@@ -35,8 +35,9 @@ def with_dimensions(job: JobSpec, dimensions: Sequence[int]) -> tuple[JobSpec, t
     numbers = tuple(distinct.index(each) for each in dimensions)
     others = [replace(job.table, name=job.table.further(str(each)), dimension=each) for each in distinct[1:]]
     features = (replace(feature, table=number) for feature, number in zip(job.features, numbers, strict=True))
-    tables, ttls = (job.table, *others), job.row_ttls * len(distinct)
-    return replace(job, tables=tables, row_ttls=ttls, features=tuple(features)), numbers
+    ttls, afters = job.row_ttls * len(distinct), job.admit_afters * len(distinct)
+    tables = (job.table, *others)
+    return replace(job, tables=tables, row_ttls=ttls, admit_afters=afters, features=tuple(features)), numbers
 
 
 def in_tables(batches: Iterable[SampleBatch], numbers: Sequence[int]) -> Iterator[SampleBatch]:

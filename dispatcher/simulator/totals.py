@@ -32,6 +32,8 @@ class Totals:
         hits: lookups that found the latest version in the worker's cache.
         forgotten_rows: number of rows removed from the table to keep it within its limit.
         expired_rows: number of rows removed from the tables because their time to live is over.
+        admitted_rows: number of ids admitted to the tables.
+        initial_reads: number of initial rows read, once per iteration, of ids that are not admitted then.
         sync_figures: the figures of the way to synchronise.
         plan_bytes: bytes of all workers' encoded plans.
         plan_seconds: time of these plans on their links, not included in the cost.
@@ -56,6 +58,8 @@ class Totals:
     hits: int
     forgotten_rows: int
     expired_rows: int
+    admitted_rows: int
+    initial_reads: int
     sync_figures: Figures
     plan_bytes: int
     plan_seconds: float
@@ -78,7 +82,7 @@ class Tally:
     def __init__(self, workers: int) -> None:
         """Starts with zeros, for n workers."""
         self._samples = self._lookups = self._hits = self._plan_bytes = 0
-        self._forgotten_rows = self._expired_rows = 0
+        self._forgotten_rows = self._expired_rows = self._admitted_rows = self._initial_reads = 0
         self._operations = self._moved_bytes = Operations.none(workers)
         self._workloads = np.zeros(workers)
         self._flushed = self._reduced = self._direct_rows = self._direct_bytes = np.zeros(workers, np.int64)
@@ -104,6 +108,8 @@ class Tally:
         self._hits += decision.hits
         self._forgotten_rows += decision.forgotten_rows
         self._expired_rows += decision.expired_rows
+        self._admitted_rows += decision.admitted_rows
+        self._initial_reads += decision.initial_reads
         self._sync_figures += decision.sync_figures
         self._plan_bytes += decision.plan_bytes  # before `decision_seconds`, since it encodes the plans
         self._plan_seconds += decision.plan_seconds
@@ -135,6 +141,8 @@ class Tally:
             hits=self._hits,
             forgotten_rows=self._forgotten_rows,
             expired_rows=self._expired_rows,
+            admitted_rows=self._admitted_rows,
+            initial_reads=self._initial_reads,
             sync_figures=self._sync_figures,
             plan_bytes=self._plan_bytes,
             plan_seconds=self._plan_seconds,

@@ -103,6 +103,8 @@ def _check(chosen: RunOptions, device: str) -> None:
         raise InvalidArgument("esd plan has no --max-rows: it counts what all rows of the data need")
     if chosen.row_ttl:
         raise InvalidArgument("esd plan has no --row-ttl: it counts what all rows of the data need")
+    if chosen.admit_after > 1:
+        raise InvalidArgument("esd plan has no --admit-after: it counts what all rows of the data need")
     if not re.fullmatch(DEVICE, device):
         raise InvalidArgument(f"--device is {device!r}, it must be cpu, auto, cuda or cuda:N")
     worker_devices(device, 1)

@@ -30,6 +30,7 @@ from esd.cli.learning import (
 from esd.cli.limits import within
 from esd.cli.model import Hidden, LossOption, Model
 from esd.cli.storage import (
+    AdmitAfter,
     AtMaxRows,
     CheckpointBytes,
     CheckpointEvery,
@@ -335,6 +336,7 @@ _DECLARED: dict[str, Any] = {
     "max_rows": MaxRows,
     "at_max_rows": AtMaxRows,
     "row_ttl": RowTtl,
+    "admit_after": AdmitAfter,
     "checkpoint_seconds": CheckpointSeconds,
     "checkpoint_bytes": CheckpointBytes,
     "checkpoints_kept": CheckpointsKept,

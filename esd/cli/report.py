@@ -83,6 +83,8 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("worker-to-worker rows", lambda r: f"{sum(r['operations']['peer']):,.0f}"),
     ("forgotten rows", _count("forgotten_rows")),
     ("expired rows", _count("expired_rows")),
+    ("admitted ids", _count("admitted_rows")),
+    ("initial rows read of ids not yet admitted", _count("initial_reads")),
     ("hit ratio", lambda r: f"{r['hit_ratio']:.3f}"),
     ("stale reads", lambda r: f"{1 - r['staleness']['reads'][0] / max(1, sum(r['staleness']['reads'])):.1%}"),
     ("update pushes that no worker needed yet", lambda r: f"{r['flushed_ahead']:,}"),

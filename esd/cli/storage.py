@@ -70,6 +70,16 @@ RowTtl = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+AdmitAfter = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        **within("admit_after"),
+        help="An id is trained from the N-th iteration on that has it, and reads its initial row before; 1: at once. A "
+        "table of the --schema may have its own.",
+        rich_help_panel=_PANEL,
+    ),
+]
 CheckpointSeconds = Annotated[
     float,
     typer.Option(

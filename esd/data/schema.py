@@ -20,7 +20,7 @@ from esd.data.checked import CONFIG, LISTED, PAIR, WHOLE, Number, OneOf, Text, T
 from esd.services.domain.columns import MISSING, SampleColumns
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_LENGTH, Feature, Pooling, tables_of
-from esd.services.domain.tables import MAX_ROW_TTL, OptimizerKind, TableSpec
+from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, TableSpec
 
 CROSS = " x "  # between the names of a cross' parts
 TIME_UNITS = ("s", "ms", "us", "ns")
@@ -83,6 +83,7 @@ class TableOptions:
         optimizer: `sgd`, `adagrad` or `adam`.
         learning_rate: of the optimizer.
         row_ttl: iterations without a training after which a row is forgotten; 0: none.
+        admit_after: N, an id is trained from the N-th iteration on that has it; 1: at once.
 
     Example:
         >>> esd.TableOptions(dim=8, optimizer="adam", learning_rate=0.001).dim
@@ -93,6 +94,7 @@ class TableOptions:
     optimizer: Annotated[str, OneOf([kind.value for kind in OptimizerKind])] | None = None
     learning_rate: Number | None = None
     row_ttl: Annotated[int, Field(ge=0, le=MAX_ROW_TTL), WHOLE] | None = None
+    admit_after: Annotated[int, Field(ge=1, le=MAX_ADMIT_AFTER), WHOLE] | None = None
 
 
 def _form(described: Any) -> str | None:
@@ -296,7 +298,7 @@ class Schema:
         """
         said = _said(asdict(self)) | {"ids": [_said(asdict(each)) for each in self.id_columns]}
         for options in said.get("tables", {}).values():
-            del options["row_ttl"]  # the samples do not depend on it
+            del options["row_ttl"], options["admit_after"]  # the samples do not depend on them
         return json.dumps(said, sort_keys=True)
 
     def _check_labels(self) -> None:
@@ -352,13 +354,28 @@ def row_ttls(schema: Schema | None, features: Sequence[Feature], default: int) -
         features: of the job.
         default: the time to live of a table that the schema leaves out.
     """
-    options = {} if schema is None else schema.tables
-    given = [
-        options.get(name or "", TableOptions()).row_ttl
-        for name in (tables_of(features) if schema is None else schema.table_names)
-    ]
-    ttls = tuple(default if each is None else each for each in given)
+    ttls = tuple(default if each.row_ttl is None else each.row_ttl for each in _table_options(schema, features))
     return ttls if any(ttls) else ()
+
+
+def admit_afters(schema: Schema | None, features: Sequence[Feature], default: int) -> tuple[int, ...]:
+    """Returns N by table of a job: an id is trained from the N-th iteration on that has it. None if N is 1 for all.
+
+    Args:
+        schema: says how they differ; None: they do not.
+        features: of the job.
+        default: N of a table that the schema leaves out.
+    """
+    given = [each.admit_after for each in _table_options(schema, features)]
+    afters = tuple(default if each is None else each for each in given)
+    return afters if max(afters) > 1 else ()
+
+
+def _table_options(schema: Schema | None, features: Sequence[Feature]) -> list[TableOptions]:
+    """Returns the options of each of a job's tables, by number."""
+    if schema is None:
+        return [TableOptions() for _ in tables_of(features)]
+    return [schema.tables.get(name or "", TableOptions()) for name in schema.table_names]
 
 
 def _said(values: dict[str, Any]) -> dict[str, Any]:

@@ -75,6 +75,7 @@ class PlanColumns(TypedDict):
     direct_pushes: DirectColumns
     direct_pulls: DirectColumns
     inverse: NDArray[np.uint32]
+    initial_ids: NDArray[np.uint64]
 
 class IterationColumns:
     """The plan columns of one iteration, of every worker in slot order.
@@ -120,7 +121,7 @@ class IterationColumns:
             epoch: the membership that the plans are for.
             dense: float32 [k, d], C-contiguous, the dense features of the batch.
             labels: float32 [k, L], C-contiguous, its labels.
-            lengths: uint32 [k, F], C-contiguous, the lengths it was prepared with.
+            lengths: uint32 [k, F], C-contiguous, the lengths of all its ids, admitted or not.
             weights: float32 [k], the weights of its samples.
             groups: uint64 [k], the groups of its samples.
 
@@ -189,6 +190,60 @@ class BatchIds:
         Raises:
             ValueError: lengths do not sum to N.
         """
+
+class AdmittedIds:
+    """The ids of a batch, divided into admitted ids, which are trained, and ids whose initial rows the samples read.
+
+    Attributes:
+        ids: uint64 [N], the admitted ids of all samples, sample by sample; read-only.
+        lengths: uint32 [k, F], how many of them each field of each sample has; read-only.
+        initial_ids: uint64 [v], the other ids, distinct and ascending; read-only.
+        newly: the number of ids that this iteration admits; 0 of a later batch.
+    """
+
+    ids: NDArray[np.uint64]
+    lengths: NDArray[np.uint32]
+    initial_ids: NDArray[np.uint64]
+    newly: int
+
+class Admission:
+    """Admits an id in the iteration that is the N-th to have it, with N of its table.
+
+    Iterations are counted in a count-min sketch (Cormode and Muthukrishnan, J. Algorithms 2005) of 64 MiB with
+    conservative update (Estan and Varghese, SIGCOMM 2002): four rows of cells of 2, 4 or 8 bits, for N up to 3, 15 or
+    255. An id never counts too few iterations, so it is admitted in its N-th one at the latest. It counts too many
+    where other ids share all of its cells.
+
+    Attributes:
+        error: the share of new ids that count N - 1 iterations already, for the lowest N above 1.
+        words: uint64 [2^23], the cells, as a view.
+        full: uint64 [4], in each row the number of cells that count N - 1 or more, for the lowest N above 1; a view.
+    """
+
+    error: float
+    words: NDArray[np.uint64]
+    full: NDArray[np.uint64]
+
+    def __init__(self, afters: Sequence[int], seed: int) -> None:
+        """Starts without any count.
+
+        Args:
+            afters: N of each table, 1..255, not all 1. With several tables, the top 8 bits of an id are its table.
+            seed: uint64, of the cells.
+
+        Raises:
+            ValueError: an N is out of range, or all are 1.
+        """
+
+    def count(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint32] | None = None) -> AdmittedIds:
+        """Counts an iteration, and divides its ids. The arguments have the form that `BatchIds` takes.
+
+        Raises:
+            ValueError: an id names a table that does not exist, or lengths do not sum to N; nothing is counted.
+        """
+
+    def expect(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint32] | None = None) -> AdmittedIds:
+        """Divides the ids of a later iteration as if it came next, and counts nothing; with the errors of `count`."""
 
 class Way:
     """A way to synchronise, with its options, for an engine; each subclass is one way (native/engine/sync)."""
@@ -495,7 +550,12 @@ class Engine:
             RuntimeError: the engine does not flush ahead.
         """
 
-    def commit(self, assignment: NDArray[np.int32], push_limits: Sequence[int] | None = None) -> IterationColumns:
+    def commit(
+        self,
+        assignment: NDArray[np.int32],
+        push_limits: Sequence[int] | None = None,
+        admitted: AdmittedIds | None = None,
+    ) -> IterationColumns:
         """Dispatches the prepared batch and advances the state by one iteration.
 
         In this order: rows are forgotten, update pushes of everything the batch needs, evictions, pulls, training.
@@ -504,14 +564,16 @@ class Engine:
             assignment: int32 [k], worker of each sample.
             push_limits: with `Proactive`, how many rows each worker pushes at most of those that neither this
                 iteration nor the last one trains, [n]; they are early update pushes. By default none.
+            admitted: where the prepared batch is the admitted ids of another one: the other ids become the plans'
+                `initial_ids`, and `inverse` has an entry for each of their occurrences, as u + their places.
 
         Returns:
             The plan columns of every worker, in slot order.
 
         Raises:
             CacheTooSmall: some worker's distinct rows need more room than its cache has. The batch stays prepared.
-            ValueError: wrong length, a worker outside 0..n-1, or more distinct ids than `max_rows`. The batch stays
-                prepared.
+            ValueError: wrong length, a worker outside 0..n-1, more distinct ids than `max_rows`, or admitted ids that
+                are not the prepared ones. The batch stays prepared.
             RuntimeError: no batch is prepared.
         """
 

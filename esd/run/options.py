@@ -11,7 +11,7 @@ from typing import Any
 from esd.data import Dataset, open_data
 from esd.data.distinct import distinct_ids_of
 from esd.data.epochs import Epochs
-from esd.data.schema import job_tables, row_ttls
+from esd.data.schema import admit_afters, job_tables, row_ttls
 from esd.data.schema_file import name_of, read_schema
 from esd.data.split import split
 from esd.run.budget import parse_alpha, parse_budget
@@ -30,7 +30,7 @@ from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import MAX_HORIZON, OPTIONS, Criterion, LaiaReading
 from esd.services.domain.schedules import Schedule
 from esd.services.domain.sync import parse_sync
-from esd.services.domain.tables import MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.domain.units import parse_size
 
 DEFAULT_BATCH = 64
@@ -63,6 +63,7 @@ LIMITS: Mapping[str, tuple[int, int | None]] = {
     "checkpoint_every": (0, None),
     "max_rows": (0, None),
     "row_ttl": (0, MAX_ROW_TTL),
+    "admit_after": (1, MAX_ADMIT_AFTER),
     "checkpoint_seconds": (0, None),
     "checkpoints_kept": (1, None),
 }
@@ -129,6 +130,7 @@ class RunOptions:
         max_rows: rows that the tables may have; 0: any number.
         at_max_rows: whether a run that needs more rows than that is refused, or forgets rows.
         row_ttl: iterations without a training after which a row is forgotten; 0: none. A schema may have others.
+        admit_after: N, an id is trained from the N-th iteration on that has it; 1: at once. A schema may have others.
         checkpoint_seconds: longest time between checkpoints; 0: any.
         checkpoint_bytes: bytes of samples after which a checkpoint is taken early, such as `2GiB`; `0`: any number.
         checkpoints_kept: checkpoints that can be gone back to.
@@ -185,6 +187,7 @@ class RunOptions:
     max_rows: int = 0
     at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE
     row_ttl: int = 0
+    admit_after: int = 1
     checkpoint_seconds: float = 0.0
     checkpoint_bytes: str = "2GiB"
     checkpoints_kept: int = 2
@@ -263,6 +266,7 @@ class RunOptions:
             "window": PLAN_WINDOW,
             "tables": self._tables(features, table),
             "row_ttls": row_ttls(schema, features, self.row_ttl),
+            "admit_afters": admit_afters(schema, features, self.admit_after),
             "model": ModelSpec(
                 self.model,
                 parse_hidden(self.hidden),

@@ -71,6 +71,8 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
         ],
         "forgotten_rows": state.forgotten_rows,
         "expired_rows": state.expired_rows,
+        "admitted_rows": state.admitted_rows,
+        "initial_reads": state.initial_reads,
         "staleness": _staleness(state.job, state.sync_figures),
         "flushed_ahead": _flushed_ahead(state.job, state.sync_figures),
         "cost_seconds": state.cost_seconds,
@@ -125,6 +127,8 @@ def simulation_result(job: JobSpec, totals: Totals) -> Result:
         "direct": {"rows": totals.direct_rows.tolist(), "bytes": totals.direct_bytes.tolist()},
         "forgotten_rows": totals.forgotten_rows,
         "expired_rows": totals.expired_rows,
+        "admitted_rows": totals.admitted_rows,
+        "initial_reads": totals.initial_reads,
         "staleness": _staleness(job, totals.sync_figures),
         "flushed_ahead": _flushed_ahead(job, totals.sync_figures),
         "plan_bytes": totals.plan_bytes,  # of all workers

@@ -95,6 +95,8 @@ def _check_alternative(alternative: str, chosen: RunOptions, job: JobSpec, dims:
         raise InvalidArgument("--at-max-rows forget does not go with --alternative, which forgets no rows")
     if any(job.row_ttls):
         raise InvalidArgument("--row-ttl does not go with --alternative, which forgets no rows")
+    if job.admit_afters:
+        raise InvalidArgument("--admit-after does not go with --alternative, which trains every id at once")
     if job.workload_limits is not None:
         raise InvalidArgument("--workloads balanced does not go with --alternative: give a list")
 

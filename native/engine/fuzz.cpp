@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -16,7 +17,9 @@
 #include <vector>
 
 #include "common/mix64.h"
+#include "engine/batch/admission.h"
 #include "engine/engine.h"
+#include "engine/plan/initial_rows.h"
 #include "engine/sync/fuzz_ways.h"
 #include "wire/packed_column.h"
 #include "wire/plan_writer.h"
@@ -150,11 +153,26 @@ struct Samples {
   std::vector<std::uint64_t> ids;
 };
 
-// Of samples that workers in `present` train.
+// The plans of admitted ids get the other ids, so that each sample has all of its ids again.
+void add_others(const esd::AdmittedIds& divided, std::size_t ids, esd::IterationPlans& plans) {
+  esd::add_initial_rows(divided.initial, plans);
+  for (const esd::WorkerPlan& plan : plans.workers) ids -= plan.inverse.size;
+  if (ids == 0) return;
+  std::puts("the plans lack ids of their samples");
+  std::exit(1);
+}
+
+// Of samples that workers in `present` train; with an admission, of their admitted ids.
 void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, std::size_t samples, std::size_t fields,
-                   std::size_t tables, bool looks_ahead, const std::vector<std::int32_t>& present) {
+                   std::size_t tables, bool looks_ahead, const std::vector<std::int32_t>& present,
+                   esd::Admission* admission) {
   const Samples drawn(random, universe, samples, fields, tables);
-  if (random.below(2) == 0) {
+  esd::AdmittedIds divided;
+  if (admission != nullptr) {
+    admission->expect(drawn.given(), divided);
+    admission->count(drawn.given(), divided);
+    engine.prepare(esd::SampleIds{divided.ids.data(), samples, fields, divided.lengths.data()});
+  } else if (random.below(2) == 0) {
     engine.prepare(drawn.given());
   } else {
     esd::BatchIds shared;
@@ -179,7 +197,8 @@ void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, 
   try {
     std::vector<std::int64_t> limits(engine.workers());
     for (std::int64_t& limit : limits) limit = static_cast<std::int64_t>(random.below(20)) - 1;
-    const esd::IterationPlans plans = engine.commit(assignment.data(), {}, looks_ahead ? limits.data() : nullptr);
+    esd::IterationPlans plans = engine.commit(assignment.data(), {}, looks_ahead ? limits.data() : nullptr);
+    if (admission != nullptr) add_others(divided, drawn.ids.size(), plans);
     check_messages(plans, samples, random);
   } catch (const esd::CacheTooSmall&) {
   } catch (const std::invalid_argument&) {
@@ -205,7 +224,7 @@ void use_savepoint(esd::Engine& engine, Random& random, std::uint64_t universe, 
   const esd::Engine::Savepoint before = engine.savepoint();
   const auto run = [&](Random& draws) {
     engine.roll_back(before);
-    run_iteration(engine, draws, universe, samples, fields, tables, drawn.looks_ahead, drawn.present);
+    run_iteration(engine, draws, universe, samples, fields, tables, drawn.looks_ahead, drawn.present, nullptr);
     const esd::FlushPlans flush = engine.flush({});
     return std::pair(std::vector(flush.arena.u64.begin(), flush.arena.u64.end()), engine.savepoint().state);
   };
@@ -230,11 +249,17 @@ void run_job(Random& random) {
   const auto window = static_cast<std::uint32_t>(forgets ? 0 : random.below(4));
   esd::Engine engine(
       {cache_rows, policies[random.below(6)], sizes, max_rows, row_ttls, {}, {}, window, random.below(30)}, *drawn.way);
+  std::unique_ptr<esd::Admission> admission;
+  if (random.below(4) == 0) {
+    std::vector<std::uint32_t> afters(std::max<std::size_t>(sizes.size(), 1), 2);
+    for (std::uint32_t& after : afters) after += static_cast<std::uint32_t>(random.below(random.below(2) ? 3 : 20));
+    admission = std::make_unique<esd::Admission>(afters, random.next());
+  }
   const std::uint64_t universe = 1 + random.below(400);
   for (int iteration = 0; iteration < 130; ++iteration) {
     if (drawn.looks_ahead) tell_reads(engine, random, universe, sizes.size());
     run_iteration(engine, random, universe, random.below(4) ? samples : random.below(samples + 1), fields, sizes.size(),
-                  drawn.looks_ahead, drawn.present);
+                  drawn.looks_ahead, drawn.present, admission.get());
     if (random.below(20) == 0) use_savepoint(engine, random, universe, samples, fields, sizes.size(), drawn);
     if (random.below(40) != 0) continue;
     engine.flush({});

@@ -90,6 +90,7 @@ nb::dict plan_to(ReadPlan&& plan) {
   columns["reduced"] = to_numpy(std::move(plan.reduced));
   columns["direct_pushes"] = direct_to(std::move(plan.direct_pushes));
   columns["direct_pulls"] = direct_to(std::move(plan.direct_pulls));
+  if (!plan.initial_ids.empty()) columns["initial_ids"] = to_numpy(std::move(plan.initial_ids));
   return columns;
 }
 

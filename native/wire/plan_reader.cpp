@@ -63,7 +63,7 @@ GradientColumns read_gradients(Bytes message, const RowColumns& trained) {
   return gradients;
 }
 
-using PlanFields = Fields<34>;
+using PlanFields = Fields<36>;
 
 DirectColumns read_direct(const PlanFields& fields, std::uint32_t places_at, std::uint32_t peers_at, std::size_t rows,
                           std::uint64_t workers) {
@@ -73,6 +73,14 @@ DirectColumns read_direct(const PlanFields& fields, std::uint32_t places_at, std
   expect_ascending(direct.places);
   expect_below(direct.peers, workers);
   return direct;
+}
+
+// Ascending ids, of which the message has the first one and the difference of each from the id before it.
+std::vector<std::uint64_t> read_ids(const PlanFields& fields, std::uint32_t first_at, std::uint32_t differences_at) {
+  std::vector<std::uint64_t> ids = fields.column<std::uint64_t>(differences_at);
+  std::uint64_t id = fields.varint(first_at);
+  for (std::uint64_t& each : ids) each = id += each;
+  return ids;
 }
 
 // The samples, and the rows that they use.
@@ -100,15 +108,14 @@ void read_samples(const PlanFields& fields, const PlanLimits& limits, ReadPlan& 
     ids = std::accumulate(plan.lengths.begin(), plan.lengths.end(), std::uint64_t{0});
     expect(ids <= limits.ids);
   }
+  plan.initial_ids = read_ids(fields, 34, 35);
   plan.inverse = fields.column<std::uint32_t>(19, ids);
-  expect_below(plan.inverse, plan.unique.ids.size());
+  expect_below(plan.inverse, plan.unique.ids.size() + plan.initial_ids.size());
 }
 
 void read_unique(const PlanFields& fields, ReadPlan& plan) {
   RowColumns& unique = plan.unique;
-  unique.ids = fields.column<std::uint64_t>(15);
-  std::uint64_t id = fields.varint(14);
-  for (std::uint64_t& each : unique.ids) each = id += each;
+  unique.ids = read_ids(fields, 14, 15);
   unique.slots = fields.column<std::uint32_t>(16, unique.ids.size());
   unique.versions = fields.column<std::int64_t>(17, unique.ids.size());
   plan.unique_contributors = fields.column<std::uint64_t>(18, unique.ids.size());

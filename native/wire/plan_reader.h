@@ -42,7 +42,7 @@ struct ReadPlan {
   DirectColumns direct_pushes, direct_pulls;
   std::size_t samples = 0, fields = 0, dense_features = 0, labels_per_sample = 0;
   RowColumns unique;
-  std::vector<std::uint64_t> unique_contributors, forgotten, groups;
+  std::vector<std::uint64_t> unique_contributors, forgotten, groups, initial_ids;
   std::vector<std::uint32_t> positions, inverse, reduced;
   std::vector<std::uint32_t> lengths;
   std::vector<float> dense, labels, weights;

@@ -104,13 +104,14 @@ class Encoder {
   }
 
   // Ascending ids as the first one and differences.
-  void ids(Message& message, unsigned first_field, unsigned differences_field) {
-    if (count_ == 0) return;
-    message.number(first_field, trained_[0]);
-    other_ids_.resize(count_);
+  void ids(Message& message, Span column, unsigned first_field, unsigned differences_field) {
+    if (column.size == 0) return;
+    const std::uint64_t* ids = u64(column);
+    message.number(first_field, ids[0]);
+    other_ids_.resize(column.size);
     other_ids_[0] = 0;
-    for (std::size_t i = 1; i < count_; ++i) other_ids_[i] = trained_[i] - trained_[i - 1];
-    message.column(differences_field, other_ids_.data(), count_);
+    for (std::size_t i = 1; i < column.size; ++i) other_ids_[i] = ids[i] - ids[i - 1];
+    message.column(differences_field, other_ids_.data(), column.size);
   }
 
   const std::uint64_t* u64(Span span) const { return arena_.u64.data() + span.begin; }
@@ -189,7 +190,7 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   message.number(11, plans.fields);
   message.number(12, context.dense_features);
   message.column(13, positions, samples);
-  encoder.ids(message, 14, 15);
+  encoder.ids(message, plan.unique_ids, 14, 15);
   message.column(16, encoder.u32(plan.unique_slots), plan.unique_slots.size);
   message.column(17, encoder.i64(plan.unique_versions), plan.unique_versions.size);
   message.column(18, encoder.u64(plan.unique_contributors), plan.unique_contributors.size);
@@ -216,6 +217,7 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   message.column(31, encoder.u32(plan.direct_pushes.peers), plan.direct_pushes.peers.size);
   message.column(32, encoder.u32(plan.direct_pulls.places), plan.direct_pulls.places.size);
   message.column(33, encoder.u32(plan.direct_pulls.peers), plan.direct_pulls.peers.size);
+  encoder.ids(message, plan.initial_ids, 34, 35);
   Message response;
   response.message(4, message);  // AttendResponse.plans
   return response.take();

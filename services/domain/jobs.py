@@ -18,7 +18,7 @@ from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import OPTIONS, MechanismOptions, check_options
 from esd.services.domain.schedules import CONSTANT, Schedule
 from esd.services.domain.sync import ON_DEMAND, Sync
-from esd.services.domain.tables import MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
 
 MAX_WORKERS = 64  # worker sets are uint64 masks
 MAX_LAYERS = 64  # of the MLP; with MAX_WIDTH it bounds what a worker is asked to build before it has seen a sample
@@ -167,6 +167,7 @@ _PARTS: dict[str, type] = {
     "parameter_servers": str,
     "dense_names": str,
     "row_ttls": int,
+    "admit_afters": int,
 }
 _KINDS: dict[str, type] = {
     "dense_features": int,
@@ -207,6 +208,8 @@ class JobSpec(DispatchOptions):
         at_max_rows: what happens before the iteration that needs more.
         row_ttls: by table, the iterations that a row lives without a training: the last of so many iterations in a row
             that do not train it forgets it; 0: it lives for ever. Empty: the rows of all tables do.
+        admit_afters: by table, N: an id is trained from the N-th iteration on that has it, and reads its initial row
+            before; 1: from the first. Empty: the ids of all tables are.
 
     Example:
         >>> job = esd.JobSpec(
@@ -237,6 +240,7 @@ class JobSpec(DispatchOptions):
     max_rows: int = 0
     at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE
     row_ttls: tuple[int, ...] = ()
+    admit_afters: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -262,6 +266,7 @@ class JobSpec(DispatchOptions):
         if len(set(names)) < len(names):
             raise InvalidArgument(f"two tables of the job have the same name; the names are {', '.join(names)}")
         self._check_ttls()
+        self._check_admission()
         check_features(self.features, len(self.tables))
         if not self.parameter_servers:
             raise InvalidArgument("parameter_servers is empty, at least one shard is needed")
@@ -275,6 +280,15 @@ class JobSpec(DispatchOptions):
             raise InvalidArgument(f"row_ttls has {len(self.row_ttls)} entries for {len(self.tables)} tables")
         for table, ttl in zip(self.tables, self.row_ttls, strict=False):
             _check_range(f"row_ttl of table {table.name!r} (--row-ttl)", ttl, 0, MAX_ROW_TTL)
+
+    def _check_admission(self) -> None:
+        afters = self.admit_afters
+        if afters and len(afters) != len(self.tables):
+            raise InvalidArgument(f"admit_afters has {len(afters)} entries for {len(self.tables)} tables")
+        for table, after in zip(self.tables, afters, strict=False):
+            _check_range(f"admit_after of table {table.name!r} (--admit-after)", after, 1, MAX_ADMIT_AFTER)
+        if afters and max(afters) == 1:
+            raise InvalidArgument("admit_afters are all 1, which admits every id at once: leave them out")
 
     def _check_names(self) -> None:
         if not 1 <= len(set(self.labels)) == len(self.labels) <= MAX_LABELS or not all(self.labels):

@@ -160,6 +160,7 @@ class DirectRows:
 
 
 NO_DIRECT_ROWS = DirectRows(np.empty(0, np.uint32), np.empty(0, np.uint32))
+NO_IDS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +182,36 @@ class TableMoves:
 
 
 @dataclass(frozen=True, slots=True)
+class InitialRows:
+    """The ids of one table that a worker's samples read in an iteration, and that are not admitted yet.
+
+    Attributes:
+        ids: uint64 [v], distinct and ascending.
+        inverse: uint32 [M], for each of their occurrences in the samples the index of its id.
+        among: bool [N + M], for each of the samples' ids in this table whether it is among `ids`.
+    """
+
+    ids: NDArray[np.uint64]
+    inverse: NDArray[np.uint32]
+    among: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
 class UsedRows:
     """The rows of one table that a worker trains in an iteration.
 
     Attributes:
         slots: uint32 [u], in the cache of the table.
         contributors: uint64 [u], the workers that train each row; 0 for a replicated row.
-        inverse: uint32 [N], for each of the samples' ids in this table the index of its row.
+        inverse: uint32 [N], for each of the samples' ids in this table the index of its row. With initial rows it has
+            the ids that are trained, alone.
+        initial: the other ids; None: there are none.
     """
 
     slots: NDArray[np.uint32]
     contributors: NDArray[np.uint64]
     inverse: NDArray[np.uint32]
+    initial: InitialRows | None = None
 
     def reduced(self) -> NDArray[np.uint32]:
         """Returns the slots of the replicated rows, uint32 [h]."""
@@ -222,8 +241,8 @@ class IterationPlan:
         unique_contributors: uint64 [u], the workers that train each row now (W_x): one bit means that this
             worker owns the row afterwards, more bits that it holds a partial gradient. For a replicated row it is the
             bit of the worker that owns the row on behalf of all.
-        inverse: uint32 [N]: id i of the samples is unique_ids[inverse[i]]. Ids are in the order of the samples, and
-            within a sample in the order of the features.
+        inverse: uint32 [N]: id i of the samples is unique_ids[inverse[i]], or initial_ids[inverse[i] - u]. Ids are in
+            the order of the samples, and within a sample in the order of the features.
         dense: float32 [m, d], dense features of the worker's samples.
         labels: float32 [m, L], their labels.
         forgotten: uint64 [f], rows that leave the table, the same in all workers' plans. After training, the first
@@ -237,6 +256,8 @@ class IterationPlan:
             their gradients; the same ids in all workers' plans.
         direct_pushes: the rows of `update_rows` that go directly to the only worker that trains them now.
         direct_pulls: the rows of `pulls` that come directly from their present owner.
+        initial_ids: uint64 [v], the distinct ids of the worker's samples that are not admitted yet, ascending. The
+            worker makes their initial rows, and trains none of them.
 
     Example:
         The first plan of a worker whose cache is empty: it pulls the two rows of its sample.
@@ -279,6 +300,7 @@ class IterationPlan:
     reduced: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     direct_pushes: DirectRows = NO_DIRECT_ROWS
     direct_pulls: DirectRows = NO_DIRECT_ROWS
+    initial_ids: NDArray[np.uint64] = field(default_factory=lambda: NO_IDS)
 
     def rows_by_table(self, tables: int) -> list[UsedRows]:
         """Returns the rows that the samples use of each of the job's tables, by number."""
@@ -286,6 +308,8 @@ class IterationPlan:
         if len(self.reduced):
             contributors = contributors.copy()
             contributors[self.reduced] = 0
+        if len(self.initial_ids):
+            return self._rows_with_initial(contributors, tables)
         if tables == 1:
             return [UsedRows(self.unique_slots, contributors, self.inverse)]
         # Ids ascend, so the ids of a table are contiguous.
@@ -294,6 +318,27 @@ class IterationPlan:
         for begin, end in pairwise([0, *ends]):
             inverse = self.inverse[(self.inverse >= begin) & (self.inverse < end)] - np.uint32(begin)
             used.append(UsedRows(self.unique_slots[begin:end], contributors[begin:end], inverse))
+        return used
+
+    def _rows_with_initial(self, contributors: NDArray[np.uint64], tables: int) -> list[UsedRows]:
+        """Returns `rows_by_table` of a plan with initial ids, given the contributors with 0 for replicated rows."""
+        unique = len(self.unique_ids)
+        ends = [
+            [len(ids)] if tables == 1 else np.searchsorted(table_of(ids), np.arange(tables), side="right").tolist()
+            for ids in (self.unique_ids, self.initial_ids)
+        ]
+        used, begin, first = [], 0, 0
+        for end, last in zip(*ends, strict=True):
+            trained = (self.inverse >= begin) & (self.inverse < end)
+            initial = (self.inverse >= unique + first) & (self.inverse < unique + last)
+            rows = InitialRows(
+                self.initial_ids[first:last],
+                self.inverse[initial] - np.uint32(unique + first),
+                initial[trained | initial],
+            )
+            inverse = self.inverse[trained] - np.uint32(begin)
+            used.append(UsedRows(self.unique_slots[begin:end], contributors[begin:end], inverse, rows))
+            begin, first = end, last
         return used
 
     def moves_by_table(self, tables: int) -> list[TableMoves]:

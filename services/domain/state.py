@@ -189,6 +189,8 @@ class JobState:
         recoveries: epochs that ended early under this dispatcher.
         forgotten_rows: number of rows that the plans have removed from the full tables.
         expired_rows: number of rows that the plans have removed because their time to live was over.
+        admitted_rows: number of ids that the plans have admitted to the tables (`JobSpec.admit_afters`).
+        initial_reads: number of initial rows that iterations have read of ids that were not admitted then, once each.
         evaluations: the latest ones that its drivers have recorded, by iteration, at most KEPT_EVALUATIONS.
         sync_figures: the figures of the way to synchronise, of these plans.
         labels: as `quality`, label by label, in the job's order.
@@ -227,6 +229,8 @@ class JobState:
     recoveries: tuple[Recovery, ...] = ()
     forgotten_rows: int = 0
     expired_rows: int = 0
+    admitted_rows: int = 0
+    initial_reads: int = 0
     evaluations: tuple[Evaluation, ...] = ()
     sync_figures: Figures = NO_FIGURES
     labels: tuple[Quality, ...] = ()

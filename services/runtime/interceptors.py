@@ -21,7 +21,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import grpc
@@ -72,7 +72,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
             return self._handlers[method]
         handler = await continuation(handler_call_details)
         if handler is None:  # gRPC answers UNIMPLEMENTED; the name is the peer's, so it is no label
-            metrics.rpc_handled("unknown", grpc.StatusCode.UNIMPLEMENTED.name, 0.0)
+            _count("unknown", grpc.StatusCode.UNIMPLEMENTED.name, 0.0)
             return handler
         return self._handlers.setdefault(method, self._wrapped(handler, method))
 
@@ -121,7 +121,19 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
             _log.log(level, "call refused: %s", status.details, extra={"code": code.name})
             await context.abort(code, status.details, ((REASON_KEY, status.reason),))
         finally:
-            metrics.rpc_handled(method, code.name, time.perf_counter() - started)
+            _count(method, code.name, time.perf_counter() - started)
+
+
+def _count(method: str, code: str, seconds: float) -> None:
+    """Counts one ended call: full method name, status code name, time in its handler."""
+    handled, duration = _metrics_of(method, code)
+    handled.inc()
+    duration.observe(seconds)
+
+
+@cache  # bounded: served methods times status codes
+def _metrics_of(method: str, code: str) -> tuple[Any, Any]:
+    return metrics.RPCS_HANDLED.labels(method, code), metrics.RPC_SECONDS.labels(method)
 
 
 def _single(handle: _Handler, take: _Take, surround: _Surround) -> _Handler:

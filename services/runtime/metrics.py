@@ -9,7 +9,6 @@ number and advises what to do about a bad one. A service shows only the metrics 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
@@ -53,19 +52,6 @@ RPC_SECONDS = Histogram(
     buckets=_SECONDS,
     registry=REGISTRY,
 )
-
-
-def rpc_handled(method: str, code: str, seconds: float) -> None:
-    """Counts one ended call: full method name, status code name, time in its handler."""
-    handled, duration = _of_rpc(method, code)
-    handled.inc()
-    duration.observe(seconds)
-
-
-@cache  # bounded: served methods times status codes
-def _of_rpc(method: str, code: str) -> tuple[Counter, Histogram]:
-    return RPCS_HANDLED.labels(method, code), RPC_SECONDS.labels(method)
-
 
 # --- dispatch --------------------------------------------------------------------------------------------------
 
@@ -220,6 +206,20 @@ EXPIRED_ROWS = Counter(
     "for their time to live (--row-ttl); rows of repeated iterations count again after a recovery. If an expired id "
     "comes back, its training is lost: if many do, raise --row-ttl.",
     ("table",),
+    registry=REGISTRY,
+)
+ADMISSION = Counter(
+    "esd_admission_ids_total",
+    "With --admit-after, under the name of the first table, by operation: admitted (ids that came into the tables) and "
+    "initial_read (ids of iterations that were not admitted yet, and were read as initial rows); repeated iterations "
+    "count again after a recovery. Hardly any admitted: lower --admit-after, or the model learns little from ids.",
+    ("table", "op"),
+    registry=REGISTRY,
+)
+ADMISSION_ERROR = Gauge(
+    "esd_admission_error_ratio",
+    "Share of new ids that --admit-after admits at once, because other ids count for them in its fixed memory. It "
+    "rises with the distinct ids of the stream; above 0.1 the option keeps fewer and fewer out: hash the ids to fewer.",
     registry=REGISTRY,
 )
 DISPATCH_WINDOW = Gauge(
@@ -487,10 +487,10 @@ BY_SERVICE = {
     "dispatcher": (
         TRANSFERS, TRANSFER_BYTES, DIRECT_ROWS, DIRECT_BYTES, LINK_BYTES, TRANSFER_COST, SHADOW_TRANSFER_COST,
         CACHE_LOOKUPS, DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES,
-        FLUSHED_AHEAD, SOLVER_SECONDS, SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, EXPIRED_ROWS, ROW_LIMIT, DISPATCH_WINDOW,
-        STANDSTILL, PLAN_OBSERVERS, PLAN_HISTORY, QUEUED_SAMPLES, LOGGED_SAMPLES, JOB_PHASE, HEARTBEAT_AGE,
-        REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS, ITERATION_SECONDS, WORKER_BANDWIDTH,
-        *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(), HELD_OUT_ITERATION,
+        FLUSHED_AHEAD, SOLVER_SECONDS, SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, EXPIRED_ROWS, ROW_LIMIT, ADMISSION,
+        ADMISSION_ERROR, DISPATCH_WINDOW, STANDSTILL, PLAN_OBSERVERS, PLAN_HISTORY, QUEUED_SAMPLES, LOGGED_SAMPLES,
+        JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS, ITERATION_SECONDS,
+        WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(), HELD_OUT_ITERATION,
     ),
     "worker": (DENSE_BYTES,),
     "ps": (

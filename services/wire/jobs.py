@@ -285,6 +285,7 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "sync": (_encode_sync, _decode_sync),
     "dense_sum": (encode_dense_sum, decode_dense_sum),
     "row_ttls": (tuple, tuple),
+    "admit_afters": (tuple, tuple),
     "at_max_rows": (_ROW_LIMIT_POLICIES.encode, _ROW_LIMIT_POLICIES.decode),
 }
 _SAME = (lambda value: value, lambda value: value)

@@ -208,8 +208,9 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
     if message.lengths:
         lengths = _decode_lengths(message.lengths, m, fields)
         ids = _check_ids(int(lengths.sum(dtype=np.int64)))
+    initial = _unpack(message.initial_ids, np.uint64, "initial_ids")
     inverse = _unpack(message.inverse, np.uint32, "inverse", ids)
-    _check_below(inverse, u, "inverse", "the number of unique_ids")
+    _check_below(inverse, u + len(initial), "inverse", "the number of unique_ids and initial_ids")
     transfers: dict[str, Any] = {name: _decode_transfers(getattr(message, name), name, trained) for name in _TRANSFERS}
     transfers |= {name: _decode_gradients(getattr(message, name), name, trained) for name in _GRADIENTS}
     for name, (rows, with_whom) in _DIRECT.items():
@@ -227,6 +228,7 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
         labels=labels,
         forgotten=_unpack(message.forgotten, np.uint64, "forgotten"),
         reduced=_decode_reduced(message.reduced, contributors),
+        initial_ids=np.cumsum(initial, dtype=np.uint64) + np.uint64(message.first_initial_id),
         lengths=lengths,
         weights=decode_array(message.weights, np.float32, (m,), "weights") if message.weights else None,
         groups=decode_array(message.groups, np.uint64, (m,), "groups") if message.groups else None,

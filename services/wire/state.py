@@ -30,6 +30,8 @@ _FIGURES = (  # same name and unit on both sides
     "checkpoint",
     "forgotten_rows",
     "expired_rows",
+    "admitted_rows",
+    "initial_reads",
 )
 _QUALITY = ("loss", "auc", "normalised_entropy", "calibration", "gauc")
 _STALENESS = ("reads", "missing_updates", "most_missing")

@@ -39,6 +39,7 @@ OPTIONS = RunOptions(
     iterations=150,
     max_rows=1_000_000,
     row_ttl=1_000,
+    admit_after=2,
     budget="auto",
     seed=3,
 )
@@ -153,6 +154,8 @@ def test_counters_equal_what_the_job_says(monitored: Monitored) -> None:
             assert counted == sum(worker.transfers.on_link(kind, direction) for worker in workers)
     assert monitored.total("esd_transfer_cost_seconds_total") == pytest.approx(monitored.state.cost_seconds)
     assert monitored.total('esd_cache_lookups_total{result="hit"}') == monitored.state.hits
+    assert monitored.total('esd_admission_ids_total{op="admitted"}') == monitored.state.admitted_rows > 0
+    assert monitored.total('esd_admission_ids_total{op="initial_read"}') == monitored.state.initial_reads > 0
     assert monitored.total("esd_auc") == pytest.approx(monitored.state.quality.auc)
     assert monitored.total('esd_job_phase{phase="finished"}') == 1
 

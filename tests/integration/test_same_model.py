@@ -72,6 +72,11 @@ FULL = {"max_rows": 700, "at_max_rows": RowLimitPolicy.FORGET, "cache_rows": 500
 TTL = {"row_ttl": 4, "cache_rows": 700, "checkpoint_every": 20}
 BOTH = {"row_ttl": 3, "max_rows": 1000}
 
+# Half of the ids come once, and half of the others are admitted while they are in every plan.
+ADMIT = {"admit_after": 3, "cache_rows": 700, "checkpoint_every": 20}
+
+SCARCE = {"row_ttl": 3, "max_rows": 500}  # since fewer ids are admitted
+
 PUSHED = {"sync": "full"}
 AHEAD = {"sync": "proactive", "links": "40m,20m,10m", "checkpoint_every": 20}
 THROUGH = {"sync": "write-through", "mechanism": "random", "cache_rows": 500}
@@ -145,6 +150,19 @@ CLUSTERS = [
     cluster("two workers, time to live, joint that looks ahead", mechanism="joint", horizon=3, **TTL),
     cluster("two workers, time to live, history", mechanism="history", **TTL),
     cluster("two workers, time to live, static caches", policy="static", iterations=120, **TTL),
+    cluster("one worker, admission, SGD", workers=1, batch=64, **ADMIT),
+    cluster("two workers, admission, SGD, Redis", store="redis", **ADMIT),
+    cluster("four workers, admission, Adam, two shards", workers=4, batch=16, shards=2, **ADMIT | ADAM),
+    cluster("two workers, admission, full table, time to live, Adagrad", **FULL | TTL | ADAGRAD | ADMIT | SCARCE),
+    cluster("two workers, admission, all pushed, LAIA", mechanism="laia", **ADMIT | PUSHED),
+    cluster("three workers, admission, pushed ahead", workers=3, batch=20, **AHEAD | ADMIT),
+    cluster("two workers, admission, write-through", **THROUGH | ADMIT),
+    cluster("two workers, admission, no caches", sync="none", **ADMIT),
+    cluster("two workers, admission, no staleness, Adagrad", **NEVER_STALE | ADMIT | ADAGRAD),
+    cluster("three workers, admission, replicated rows", workers=3, batch=20, **ADMIT | REPLICATED),
+    cluster("three workers, admission, directly, ESD", workers=3, batch=20, mechanism="esd", **ADMIT | DIRECT),
+    cluster("two workers, admission, joint that looks ahead", mechanism="joint", horizon=3, **ADMIT),
+    cluster("two workers, admission, hash, static caches", mechanism="hash", policy="static", iterations=120, **ADMIT),
 ]  # fmt: skip
 
 
@@ -202,6 +220,13 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
     assert result["expired_rows"] == simulated["expired_rows"]
     assert (result["forgotten_rows"] > 0) == (case.options.max_rows > 0)
     assert (result["expired_rows"] > 0) == (case.options.row_ttl > 0)
+    admission = [result["admitted_rows"], result["initial_reads"]]
+    assert admission == [simulated["admitted_rows"], simulated["initial_reads"]]
+    if case.options.admit_after > 1:
+        assert admission == [expected.admitted, expected.initial_reads]
+        assert min(admission) > 100
+    else:
+        assert admission == [0, 0]
     assert result["hit_ratio"] == simulated["hit_ratio"]
     assert result["cost_seconds"] == pytest.approx(simulated["cost_seconds"])
     assert result["makespan_seconds"] == pytest.approx(simulated["makespan_seconds"])

@@ -58,6 +58,8 @@ CLUSTERS = [
             specs=((16, ADAM), (8, SGD), (4, ADAGRAD))),
     cluster("three optimizers, two workers, rows that live 3 and 7 iterations, and for ever", shards=2, ttls=(3, 0, 7),
             checkpoint_every=20, specs=((16, ADAM), (8, SGD), (4, ADAGRAD))),
+    cluster("two workers, ids admitted in the third iteration, at once, and in the second", shards=2,
+            afters=(3, 1, 2), checkpoint_every=20, optimizer=OptimizerKind.SGD, specs=((16, SGD), (8, SGD), (4, SGD))),
 ]  # fmt: skip
 
 

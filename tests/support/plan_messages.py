@@ -44,8 +44,6 @@ def _plan(plan: IterationPlan, fields: int | None) -> pb.IterationPlan:
     if fields is None:
         fields = len(plan.inverse) // max(m, 1) if plan.lengths is None else plan.lengths.shape[1]
     u = len(plan.unique_ids)
-    differences = np.zeros(u, np.uint64)
-    differences[1:] = np.diff(plan.unique_ids)
     return pb.IterationPlan(
         epoch=plan.epoch,
         iteration=plan.iteration,
@@ -62,7 +60,7 @@ def _plan(plan: IterationPlan, fields: int | None) -> pb.IterationPlan:
         dense_features=plan.dense.shape[1],
         positions=pack(plan.positions),
         first_id=int(plan.unique_ids[0]) if u else 0,
-        unique_ids=pack(differences),
+        unique_ids=pack(_differences(plan.unique_ids)),
         unique_slots=pack(plan.unique_slots),
         unique_versions=pack(plan.unique_versions),
         unique_contributors=pack(plan.unique_contributors),
@@ -80,7 +78,16 @@ def _plan(plan: IterationPlan, fields: int | None) -> pb.IterationPlan:
         direct_push_peers=pack(plan.direct_pushes.peers),
         direct_pulls=pack(plan.direct_pulls.places),
         direct_pull_peers=pack(plan.direct_pulls.peers),
+        first_initial_id=int(plan.initial_ids[0]) if len(plan.initial_ids) else 0,
+        initial_ids=pack(_differences(plan.initial_ids)),
     )
+
+
+def _differences(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Returns 0 for the first id, and the difference of each other one from the id before it."""
+    differences = np.zeros(len(ids), np.uint64)
+    differences[1:] = np.diff(ids)
+    return differences
 
 
 def _rows(rows: Transfers, plan: IterationPlan) -> pb.Transfers:

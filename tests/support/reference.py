@@ -37,6 +37,8 @@ class TrainedModel:
     tables: Mapping[str, TrainedTable]
     dense: dict[str, NDArray[np.float32]]
     scores: NDArray[np.float64]  # predicted before each sample was trained
+    admitted: int  # ids that were admitted in one of the iterations
+    initial_reads: int  # ids that were not, by iteration
 
     @property
     def ids(self) -> NDArray[np.uint64]:
@@ -79,9 +81,12 @@ class Rows:
         ids: all that the stream has of it, ascending.
         limit: how many may be trained at a time; those trained longest ago leave. None: any.
         ttl: the last of so many iterations in a row that do not train a row forgets it. 0: none does.
+        admit_after: an id is trained from the iteration on that is the N-th to have it.
     """
 
-    def __init__(self, spec: TableSpec, ids: NDArray[np.uint64], limit: int | None, ttl: int = 0) -> None:
+    def __init__(
+        self, spec: TableSpec, ids: NDArray[np.uint64], limit: int | None, ttl: int = 0, admit_after: int = 1
+    ) -> None:
         self.spec = spec
         self.ids = ids
         self.versions = np.zeros(len(ids), np.int64)
@@ -90,12 +95,22 @@ class Rows:
             self.embedding.weight.copy_(torch.from_numpy(initial_rows(spec, ids)))
         self._limit = limit
         self._ttl = ttl
+        self._admit_after = admit_after
+        self._iterations = np.zeros(len(ids), np.int64)  # with each id
+        self.admitted = 0
+        self.initial_reads = 0
         self._last_use = np.zeros(len(ids), np.int64)
         self._train, self._states = _row_optimizer(spec.optimizer, self.embedding)
 
     def look_up(self, ids: NDArray[np.uint64], iteration: int) -> torch.Tensor:
-        """The rows [N, D] of ids that this iteration trains."""
+        """The rows [N, D] of ids that this iteration reads; it trains those that are admitted."""
         places = np.searchsorted(self.ids, ids)
+        here = np.unique(places)
+        self._iterations[here] += 1
+        self.admitted += int((self._iterations[here] == self._admit_after).sum())
+        self.initial_reads += int((self._iterations[here] < self._admit_after).sum())
+        admitted = np.flatnonzero(self._iterations[places] >= self._admit_after)
+        places = places[admitted]
         if self._ttl:
             old = (self.versions > 0) & (self._last_use <= iteration - self._ttl)
             self._forget(np.setdiff1d(np.flatnonzero(old), places))
@@ -104,8 +119,8 @@ class Rows:
         self._last_use[places] = iteration
         self.versions[np.unique(places)] += 1
         self.embedding.zero_grad()
-        rows: torch.Tensor = self.embedding(torch.from_numpy(places))
-        return rows
+        rows = torch.from_numpy(initial_rows(self.spec, ids))
+        return rows.index_copy(0, torch.from_numpy(admitted), self.embedding(torch.from_numpy(places)))
 
     def train(self, factor: float) -> None:
         """A step at so many times the learning rate."""
@@ -139,7 +154,7 @@ def train_reference(
     """Trains the global batches in order in this process; `positions` tells where each sample of them stands.
 
     With `job.at_max_rows` FORGET, rows leave before an iteration that brings too many, and with `job.row_ttls` when
-    their time to live is over (docs/semantics.md).
+    their time to live is over; with `job.admit_afters` ids read their initial rows at first (docs/semantics.md).
     """
     torch.manual_seed(0)
     stream = list(batches)
@@ -147,7 +162,11 @@ def train_reference(
     limit = job.max_rows if job.at_max_rows is RowLimitPolicy.FORGET else None
     of_tables = parts_of_tables(ids, len(job.tables))
     ttls = job.row_ttls or (0,) * len(job.tables)
-    tables = [Rows(spec, ids[part], limit, ttl) for spec, part, ttl in zip(job.tables, of_tables, ttls, strict=True)]
+    afters = job.admit_afters or (1,) * len(job.tables)
+    tables = [
+        Rows(spec, ids[part], limit, ttl, after)
+        for spec, part, ttl, after in zip(job.tables, of_tables, ttls, afters, strict=True)
+    ]
     model = build_model(job)
     train_dense = _dense_optimizer(job.model, model)
     scores = []
@@ -172,6 +191,8 @@ def train_reference(
         {table.spec.name: table.trained() for table in tables},
         {name: values.numpy() for name, values in model.state_dict().items()},
         np.concatenate(scores),
+        sum(table.admitted for table in tables),
+        sum(table.initial_reads for table in tables),
     )
 
 

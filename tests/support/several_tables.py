@@ -56,10 +56,11 @@ class TabledFlights(DerivedDataset):
 
 @dataclass(frozen=True, slots=True)
 class TabledOptions(RunOptions):
-    """Options of a run over several tables: dimension, optimizer and time to live of each."""
+    """Options of a run over several tables: dimension, optimizer, time to live and admission of each."""
 
     specs: tuple[tuple[int, OptimizerSpec], ...] = ()
     ttls: tuple[int, ...] = ()
+    afters: tuple[int, ...] = ()
 
     def open_all(self, uri: str, batch_size: int) -> Dataset:
         return TabledFlights(RunOptions.open_all(self, uri, batch_size), len(self.specs))
@@ -71,4 +72,5 @@ class TabledOptions(RunOptions):
             for number, (dimension, optimizer) in enumerate(self.specs)
         ]
         tables[0] = replace(tables[0], name=first.table.name)
-        return replace(first, tables=tuple(tables), features=given["features"], row_ttls=self.ttls)
+        own = {"tables": tuple(tables), "features": given["features"]}
+        return replace(first, **own, row_ttls=self.ttls, admit_afters=self.afters)

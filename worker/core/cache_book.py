@@ -98,9 +98,9 @@ class CacheBook:
 
 
 def _check_samples(plan: IterationPlan) -> None:
-    rows = len(plan.unique_ids)
+    rows = len(plan.unique_ids) + len(plan.initial_ids)
     if plan.inverse.size and int(plan.inverse.max()) >= rows:
-        raise FailedPrecondition(f"inverse names row {int(plan.inverse.max())}, the plan has {rows} unique rows")
+        raise FailedPrecondition(f"inverse names row {int(plan.inverse.max())}, the plan has {rows} rows")
     if plan.batch_size < len(plan.labels):
         raise FailedPrecondition(f"{len(plan.labels)} samples given, the global batch has {plan.batch_size}")
 

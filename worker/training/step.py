@@ -21,6 +21,7 @@ from esd.services.domain.tables import TableSpec
 from esd.worker.models.inputs import Jagged
 from esd.worker.training.dense import DenseParameters
 from esd.worker.training.embeddings import Embedder
+from esd.worker.training.initial_rows import with_initial_rows, without_initial_rows
 from esd.worker.training.rows import RowCache
 from esd.worker.training.shared_gradients import SharedGradients
 
@@ -104,7 +105,7 @@ class Step:
         self._failure: Unavailable | None = None
         self._used = plan.rows_by_table(len(job.tables))
         self._rows = [
-            cache.look_up(each, table.dimension).requires_grad_()
+            with_initial_rows(cache.look_up(each, table.dimension), each.initial, table).requires_grad_()
             for cache, each, table in zip(caches, self._used, job.tables, strict=True)
         ]
         self.iteration = plan.iteration
@@ -264,7 +265,8 @@ class Step:
             self._caches, self._used, self.job.tables, self._rows, self._shared.of_tables, strict=True
         ):
             if row.grad is not None:
-                cache.train(rows, row.grad, shared, table.optimizer, self._rate(table), self.iteration + 1)
+                gradients = without_initial_rows(row.grad, rows.initial)
+                cache.train(rows, gradients, shared, table.optimizer, self._rate(table), self.iteration + 1)
 
     def _sum(self) -> None:
         """Sums the gradients and buffers that all workers share. Every worker starts the sums in this order.

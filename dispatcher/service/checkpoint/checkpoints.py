@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from esd.dispatcher.core.checkpoint_schedule import CheckpointSchedule
-from esd.dispatcher.core.learned import Snapshot
+from esd.dispatcher.core.learned import Snapshot, counts_alone
 from esd.dispatcher.service.checkpoint.servers import CheckpointStore
 from esd.dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
 from esd.dispatcher.service.state.worker_record import WorkerRecord
@@ -239,7 +239,8 @@ class Checkpoints:
             return RestoredCheckpoint(self.latest, self.epoch, None, None)
         engine = await self.read_part("engine")
         if self.latest.iteration == self._job.first_iteration:  # an earlier job's figures do not count here
-            return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine), None)
+            counts = counts_alone(await self.read_part("learned")) if self._job.admit_afters else b""
+            return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine, counts), None)
         progress = await self.read_part("progress")
         if not self.latest.has_part("learned"):
             return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine), progress)

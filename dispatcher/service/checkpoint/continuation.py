@@ -12,6 +12,7 @@ from esd.services.wire.jobs import job_of_json
 
 # Fields in which a continuing job may differ. Of its tables and its model, only learning rates and the like may differ.
 _FREE = {
+    "admit_afters",
     "batch_size",
     "dense_schedule",
     "first_iteration",
@@ -42,6 +43,7 @@ def goes_on_from(job: JobSpec, before: Manifest) -> bool:
     if _shape(earlier.model) == _shape(job.model):
         differing.discard("model")
     _check_ttls(earlier, job)
+    _check_admission(earlier, job)
     if differing - _FREE:
         raise FailedPrecondition(
             f"table {job.table.name!r} holds checkpoint {before.iteration} of a job that differs in "
@@ -95,6 +97,17 @@ def _check_ttls(earlier: JobSpec, job: JobSpec) -> None:
                 f"rows of table {table.name!r} live {now} iterations without a training (--row-ttl), and {before} in "
                 f"the run that is continued: give at least {before}, or 0"
             )
+
+
+def _check_admission(earlier: JobSpec, job: JobSpec) -> None:
+    """Raises FailedPrecondition if the ids that are admitted so far would not be: their rows would be read no more."""
+    if job.admit_afters in ((), earlier.admit_afters):
+        return
+    before = " and ".join(map(str, dict.fromkeys(earlier.admit_afters))) or "1"
+    raise FailedPrecondition(
+        f"the run that is continued admits ids in iteration {before} (--admit-after, or admit-after of a table), and "
+        "this one would in another, for which nothing has counted: give the same, or 1 for all tables"
+    )
 
 
 def _shape(model: ModelSpec) -> ModelSpec:

@@ -199,20 +199,21 @@ class _EpochPlanning:
         batch = self._batches.popleft()
         if self._job.checkpoints is not None:
             self._job.checkpoints.planned(batch)
-        ids = BatchIds(*batch.id_columns)
-        self._job.shadows.follow(iteration, batch, ids)
         feedback = self._job.feedback.take_through(iteration - self._job.spec.window)
-        return _Turn(batch, ids, tuple(self._batches), feedback)
+        return _Turn(batch, BatchIds(*batch.id_columns), tuple(self._batches), feedback)
 
     async def _plan(self, turns: Sequence[_Turn]) -> None:
         job = self._job
         decided = await self._in_thread(_decide, self._planner, turns, self._log)
         rows = self._planner.rows
-        for decision, published in decided:
+        for turn, (decision, published) in zip(turns, decided, strict=True):
             late = self._idle and not self._starved
             job.publish(decision, published)
             job_metrics.planned(job.spec, decision, rows, late=late)
             self._decision_seconds = decision.decision_seconds
+            trained = decision.trained_samples
+            ids = turn.ids if trained is turn.batch else BatchIds(*trained.id_columns)
+            job.shadows.follow(decision.iteration, trained, ids)
         self._degrees = job_metrics.ranked(self._planner, self._degrees)
 
     async def _flush(self) -> None:
@@ -273,7 +274,7 @@ class _Turn:
 
     Attributes:
         batch: its samples.
-        ids: the ids of these samples, shared with the shadows.
+        ids: the ids of these samples, shared with the shadows; not used by a job with admission.
         later: the batches of the following iterations, as far as the mechanism looks ahead.
         feedback: measurements of earlier iterations, which the planner observes first.
     """

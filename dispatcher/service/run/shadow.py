@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
@@ -113,11 +113,12 @@ class Shadows:
         """
         links, caches = [worker.bandwidth for worker in workers], [worker.cache_rows for worker in workers]
         rows = Snapshot(snapshot.engine) if snapshot is not None else None  # without what another mechanism has learned
+        trained = replace(job, admit_afters=())  # the batches have their admitted ids alone
         self._next = job.first_iteration
         followed = self._fitting(job, caches)
         self._shadows = [
             _Shadow(
-                Planner(job.under(*parse_mechanism(text)), links, caches, snapshot=rows, warm=warm),
+                Planner(trained.under(*parse_mechanism(text)), links, caches, snapshot=rows, warm=warm),
                 ShadowCost(text, 0, 0.0),
             )
             for text in followed
@@ -145,7 +146,7 @@ class Shadows:
 
         Args:
             iteration: its number. A gap in the numbers ends the shadows.
-            batch: its samples.
+            batch: its samples, with the ids that are trained.
             ids: the ids of these samples, shared with the planner.
         """
         if not self._shadows or iteration < self._next:

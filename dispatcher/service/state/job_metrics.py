@@ -83,12 +83,7 @@ def planned(job: JobSpec, decision: Decision, rows: int, *, late: bool) -> None:
     if late:
         metrics.LATE_DECISIONS.inc()
     metrics.DECISION_BUDGET.set(decision.budget_seconds)
-    _child(metrics.KNOWN_ROWS, job.table.name).set(rows)
-    if job.max_rows:
-        _child(metrics.ROW_LIMIT, job.table.name).set(job.max_rows)
-        _child(metrics.FORGOTTEN_ROWS, job.table.name).inc(decision.forgotten_rows)
-    if any(job.row_ttls):
-        _child(metrics.EXPIRED_ROWS, job.table.name).inc(decision.expired_rows)
+    _count_rows(job, decision, rows)
     for phase, seconds in decision.seconds.items():
         _child(metrics.DISPATCH_SECONDS, phase).observe(seconds)
     metrics.PLAN_BYTES.inc(decision.plan_bytes)
@@ -106,6 +101,20 @@ def planned(job: JobSpec, decision: Decision, rows: int, *, late: bool) -> None:
     for table, lookups, hits in zip(job.tables, counts[:, 5].tolist(), counts[:, 6].tolist(), strict=True):
         _child(metrics.CACHE_LOOKUPS, "hit", table.name).inc(hits)
         _child(metrics.CACHE_LOOKUPS, "miss", table.name).inc(lookups - hits)
+
+
+def _count_rows(job: JobSpec, decision: Decision, rows: int) -> None:
+    """Counts the rows that the planner knows, and those that come into the tables and leave them."""
+    _child(metrics.KNOWN_ROWS, job.table.name).set(rows)
+    if job.max_rows:
+        _child(metrics.ROW_LIMIT, job.table.name).set(job.max_rows)
+        _child(metrics.FORGOTTEN_ROWS, job.table.name).inc(decision.forgotten_rows)
+    if any(job.row_ttls):
+        _child(metrics.EXPIRED_ROWS, job.table.name).inc(decision.expired_rows)
+    if decision.admitted is not None:
+        _child(metrics.ADMISSION, job.table.name, "admitted").inc(decision.admitted_rows)
+        _child(metrics.ADMISSION, job.table.name, "initial_read").inc(decision.initial_reads)
+        metrics.ADMISSION_ERROR.set(decision.admitted.error)
 
 
 def ranked(planner: Planner, shown: NDArray[np.float64] | None) -> NDArray[np.float64] | None:

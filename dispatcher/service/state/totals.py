@@ -25,6 +25,8 @@ _SAVED = (
     "hits",
     "forgotten_rows",
     "expired_rows",
+    "admitted_rows",
+    "initial_reads",
 )
 
 
@@ -120,6 +122,8 @@ class JobTotals:
         hits: the number of lookups that found the latest version in the cache.
         forgotten_rows: the number of rows removed from the table to keep it within its limit.
         expired_rows: the number of rows removed from the tables because their time to live was over.
+        admitted_rows: the number of ids admitted to the tables.
+        initial_reads: the number of initial rows read, once per iteration, of ids that were not admitted then.
         sync_figures: the figures of the way to synchronise.
         plan_bytes: the bytes of all workers' plans, since this dispatcher started the job.
         plan_seconds: the time of these plans on their links, not included in the cost.
@@ -140,6 +144,8 @@ class JobTotals:
         self.hits = 0
         self.forgotten_rows = 0
         self.expired_rows = 0
+        self.admitted_rows = 0
+        self.initial_reads = 0
         self.sync_figures = job.sync.figures()
         self.plan_bytes = 0
         self.plan_seconds = 0.0
@@ -170,6 +176,8 @@ class JobTotals:
         self.hits += decision.hits
         self.forgotten_rows += decision.forgotten_rows
         self.expired_rows += decision.expired_rows
+        self.admitted_rows += decision.admitted_rows
+        self.initial_reads += decision.initial_reads
         self.sync_figures += decision.sync_figures
         self.plan_bytes += decision.plan_bytes
         self.plan_seconds += decision.plan_seconds

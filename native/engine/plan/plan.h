@@ -73,7 +73,8 @@ struct WorkerPlan {
   Span stateless_pulls;     // u32, by table, of rows without optimizer state
   Span positions, inverse;  // u32
   Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, u64
-  Span reduced;  // u32, places of the rows that all workers train by the sum of their gradients
+  Span initial_ids;  // u64, ids of the samples that are not admitted; their places follow those of the unique ids
+  Span reduced;      // u32, places of the rows that all workers train by the sum of their gradients
   DirectSpans direct_pushes, direct_pulls;
   // Rows trained here that no sample here uses, and how many of these are pulled: by table, u32, and together. The columns
   // are empty where there are none.

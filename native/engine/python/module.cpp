@@ -25,6 +25,8 @@
 #include "common/arrays.h"
 #include "common/workers.h"
 #include "engine/engine.h"
+#include "engine/plan/initial_rows.h"
+#include "engine/python/admission.h"
 #include "engine/python/arena_pool.h"
 #include "engine/python/plan_dicts.h"
 #include "engine/python/sample_ids.h"
@@ -142,7 +144,8 @@ class SharedEngine {
     return nb::make_tuple(to_numpy(std::move(expected.trained)), to_numpy(std::move(expected.moved)));
   }
 
-  IterationColumns commit(const Integers& assignment, const std::optional<std::vector<std::int64_t>>& push_limits) {
+  IterationColumns commit(const Integers& assignment, const std::optional<std::vector<std::int64_t>>& push_limits,
+                          const PythonAdmittedIds* admitted) {
     if (push_limits && push_limits->size() != engine_.workers()) {
       throw std::invalid_argument("push_limits has " + std::to_string(push_limits->size()) + " numbers for " +
                                   std::to_string(engine_.workers()) + " workers");
@@ -151,7 +154,9 @@ class SharedEngine {
     {
       const ExclusiveCall call(*this);
       check_samples(assignment);
+      if (admitted != nullptr) check_admitted(*admitted);
       plans = engine_.commit(assignment.data(), pool_->take(), push_limits ? push_limits->data() : nullptr);
+      if (admitted != nullptr) add_initial_rows(admitted->initial(), plans);
     }
     return {std::move(plans), pool_};
   }
@@ -271,6 +276,16 @@ class SharedEngine {
                                 std::to_string(engine_.batch().samples) + " samples");
   }
 
+  void check_admitted(const PythonAdmittedIds& admitted) const {
+    const BatchIds& all = admitted.initial().batch;
+    const std::size_t others = admitted.initial().ids.size();
+    if (all.samples == engine_.batch().samples && all.distinct() - others == engine_.batch().distinct()) return;
+    throw std::invalid_argument("the admitted ids are " + std::to_string(all.distinct() - others) + " of " +
+                                std::to_string(all.samples) + " samples, the prepared batch has " +
+                                std::to_string(engine_.batch().distinct()) + " ids of " +
+                                std::to_string(engine_.batch().samples) + " samples");
+  }
+
   template <typename Values>
   void check_length(const char* name, const Values& values) const {
     if (values.size() == engine_.workers()) return;
@@ -326,6 +341,7 @@ NB_MODULE(engine, module) {
       .def_prop_ro("direct", &IterationColumns::direct, nb::rv_policy::automatic)
       .def_prop_ro("table_counts", &IterationColumns::table_counts, nb::rv_policy::automatic);
   esd::bind_ways(module);
+  esd::bind_admission(module);
   nb::class_<esd::SharedBatchIds>(module, "BatchIds")
       .def(nb::init<esd::Ids, std::optional<esd::Lengths>>(), nb::arg("ids").noconvert(),
            nb::arg("lengths").noconvert() = nb::none());
@@ -352,7 +368,8 @@ NB_MODULE(engine, module) {
            nb::arg("narrow_rounds") = 30, nb::arg("limits") = nb::none(),
            nb::arg("lookahead") = std::vector<std::uint32_t>(),
            nb::arg("most_rounds") = std::array<std::optional<unsigned>, 2>())
-      .def("commit", &SharedEngine::commit, nb::arg("assignment").noconvert(), nb::arg("push_limits") = nb::none())
+      .def("commit", &SharedEngine::commit, nb::arg("assignment").noconvert(), nb::arg("push_limits") = nb::none(),
+           nb::arg("admitted") = nb::none())
       .def("look_ahead", &SharedEngine::look_ahead, nb::arg("ids").noconvert(), nb::arg("iteration"))
       .def("flush", &SharedEngine::flush)
       .def("stats", &SharedEngine::stats)

@@ -81,6 +81,7 @@ nb::dict IterationColumns::operator[](std::size_t worker) const {
   plan["direct_pushes"] = columns_.direct(spans.direct_pushes);
   plan["direct_pulls"] = columns_.direct(spans.direct_pulls);
   plan["inverse"] = columns_.u32(spans.inverse);
+  plan["initial_ids"] = columns_.u64(spans.initial_ids);
   return plan;
 }
 

@@ -114,6 +114,7 @@ def test_a_batch_that_is_given_stays_and_little_memory_makes_a_small_cache(advic
         (["--hot-batches", "9"], "leave out --hot-batches"),
         (["--max-rows", "9"], "has no --max-rows"),
         (["--row-ttl", "9"], "has no --row-ttl"),
+        (["--admit-after", "2"], "has no --admit-after"),
         (["--memory", "plenty"], "'plenty' is not a positive number of bytes"),
         (["--memory", "1m", "--batch", "8"], "beside its samples and rows, and is given 1 MB"),
         (["--links", "200m,fast"], "link speed 'fast' is not a positive number"),

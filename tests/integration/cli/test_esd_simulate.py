@@ -140,6 +140,7 @@ def test_an_empty_trace_and_too_few_assignments_are_refused(trace: list[str], tm
         (["--dims", "origin=16", "--alternative", "fae"], "--dims does not go with --alternative"),
         (["--alternative", "het:1", "--max-rows", "9", "--at-max-rows", "forget"], "forget does not go with"),
         (["--alternative", "het:1", "--row-ttl", "9"], "--row-ttl does not go with --alternative"),
+        (["--alternative", "het:1", "--admit-after", "2"], "--admit-after does not go with --alternative"),
         (["--at-max-rows", "forget"], "without a limit: give max_rows"),
         (["--workload-limits", "1,2"], "needs --workloads balanced"),
         (["--workloads", "balanced", "--workload-limits", "many"], "two whole numbers"),

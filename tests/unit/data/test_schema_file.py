@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import esd
-from esd.data.schema import Schema, row_ttls
+from esd.data.schema import Schema, admit_afters, row_ttls
 from esd.data.schema_file import read_schema
 from esd.services.domain.errors import InvalidArgument
 from tests.support.event_tables import LISTS, SCHEMA
@@ -146,3 +146,16 @@ def test_a_table_has_a_time_to_live_of_its_own(tmp_path: Path) -> None:
     assert [row_ttls(schemas[1], features, ttl) for ttl in (0, 7)] == [(0, 0, 9), (7, 0, 9)]
     assert row_ttls(None, features, 7) == (7, 7, 7)
     assert '"row_ttl"' not in schemas[1].to_json()
+
+
+def test_a_table_admits_ids_in_an_iteration_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "schema.toml"
+    head = "label = 'y'\nids = ['u', { column = 'a', table = 'b' }, { column = 'c', table = 'd' }]\n"
+    file.write_text(head + "[tables.b]\nadmit-after = 1\n[tables.d]\nadmit-after = 5\n")
+    schema = read_schema(file)
+    assert [admit_afters(schema, schema.features, after) for after in (1, 2)] == [(1, 1, 5), (2, 1, 5)]
+    assert [admit_afters(None, schema.features, after) for after in (1, 2)] == [(), (2, 2, 2)]
+    assert '"admit_after"' not in schema.to_json()
+    file.write_text(head + "[tables.b]\nadmit-after = 0\n")
+    with pytest.raises(InvalidArgument, match="admit-after"):
+        read_schema(file)

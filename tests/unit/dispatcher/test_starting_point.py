@@ -68,6 +68,24 @@ def test_the_time_to_live_belongs_to_the_job_and_may_only_become_longer(make_job
         replace(first, row_ttls=(-1,))
 
 
+def test_another_job_admits_ids_in_the_same_iteration_or_at_once(make_job):
+    """There are no counts for another iteration, and rows that are trained would be read no more."""
+    first = replace(make_job(), admit_afters=(3,), checkpoint_every=5)
+    stored = Manifest(describe_job(first), iteration=10)
+    later = replace(first, first_iteration=10, seed=99)
+    assert stored.differences(replace(first, admit_afters=())) == ["admit_afters"]
+    for after in ((3,), ()):
+        assert goes_on_from(replace(later, admit_afters=after), stored)
+    with pytest.raises(FailedPrecondition, match=r"admits ids in iteration 3 \(--admit-after.*: give the same, or 1"):
+        goes_on_from(replace(later, admit_afters=(2,)), stored)
+    at_once = Manifest(describe_job(replace(first, admit_afters=())), iteration=10)
+    with pytest.raises(FailedPrecondition, match="admits ids in iteration 1 "):
+        goes_on_from(later, at_once)
+    for afters, message in [((3, 3), "has 2 entries for 1"), ((256,), r"is 256, it must be in 1\.\."), ((1,), "all 1")]:
+        with pytest.raises(InvalidArgument, match=message):
+            replace(first, admit_afters=afters)
+
+
 def test_another_job_continues_with_the_same_dense_columns_only(make_job):
     first = replace(make_job(), dense_names=("price", "age"), rules=(("label", "0 or 1"),), checkpoint_every=5)
     stored = Manifest(describe_job(first), iteration=10)

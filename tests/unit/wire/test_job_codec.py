@@ -101,6 +101,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         window=draw(st.integers(1, 100)),
         tables=tuple(tables),
         row_ttls=draw(st.just(()) | st.tuples(*[st.integers(0, 2**28 - 1)] * len(tables))),
+        admit_afters=draw(st.just(()) | st.tuples(st.integers(2, 255), *[st.integers(1, 255)] * (len(tables) - 1))),
         model=draw(MODELS),
         schedule=draw(SCHEDULES),
         dense_schedule=draw(SCHEDULES),

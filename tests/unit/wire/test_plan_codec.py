@@ -86,6 +86,7 @@ def plans(draw: st.DrawFn) -> IterationPlan:
     u = draw(st.integers(1, 5)) if m else 0
     lengths = draw(st.none() | arrays(np.uint32, (m, per_sample), elements=st.integers(0, 3))) if m else None
     ids = m * per_sample if lengths is None else int(lengths.sum())
+    initial = draw(st.integers(0, 3)) if m else 0
     contributors = draw(arrays(np.uint64, u, elements=MASKS))
     replicated = np.array(sorted(draw(st.sets(st.integers(0, u - 1)))) if u else [], np.uint32)
     contributors[replicated] = np.uint64(1) << contributors[replicated] % np.uint64(64)
@@ -105,7 +106,7 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         unique_slots=draw(arrays(np.uint32, u)),
         unique_versions=draw(arrays(np.int64, u)),
         unique_contributors=contributors,
-        inverse=draw(arrays(np.uint32, ids, elements=st.integers(0, max(u - 1, 0)))),
+        inverse=draw(arrays(np.uint32, ids, elements=st.integers(0, max(u + initial - 1, 0)))),
         dense=draw(arrays(np.float32, (m, features))),
         labels=draw(arrays(np.float32, (m, draw(st.integers(1, 3))))),
         forgotten=draw(arrays(np.uint64, draw(st.integers(0, 3)))),
@@ -117,6 +118,7 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         reduced=replicated,
         direct_pushes=draw(direct_rows(len(update_rows))),
         direct_pulls=draw(direct_rows(len(pulls))),
+        initial_ids=draw(arrays(np.uint64, initial)),
     )
 
 
@@ -323,7 +325,7 @@ def direct(places: list[int], peers: list[int]) -> Spoil:
         (put("unique_slots", pack(np.arange(2))), "unique_slots has 2 values, there must be 3"),
         (put("unique_versions", pack(np.arange(2))), "unique_versions has 2 values"),
         (put("unique_contributors", pack(np.zeros(3, int))), "unique_contributors of entry 0 names no worker"),
-        (put("inverse", pack(np.array([0, 1, 3, 1]))), r"inverse contains 3, .* the number of unique_ids \(3\)"),
+        (put("inverse", pack(np.array([0, 1, 3, 1]))), r"inverse contains 3, .* of unique_ids and initial_ids \(3\)"),
         (put("dense_features", 2), r"dense has 8 bytes, float32 \[2, 2\] needs 16"),
         (put("labels", bytes(9)), "labels has 9 bytes"),
         (put("labels_per_sample", 2), r"labels has 8 bytes, float32 \[2, 2\] needs 16"),

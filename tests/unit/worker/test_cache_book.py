@@ -140,7 +140,7 @@ def test_refuses_plans_out_of_order(book, plans):
 
 def test_refuses_samples_that_name_unknown_rows(book, plans):
     fits = plans.plan(1, train=[(10, 0, 1, ME)])
-    refuses(book, replace(fits, inverse=np.array([1], np.uint32)), "inverse names row 1", "1 unique rows")
+    refuses(book, replace(fits, inverse=np.array([1], np.uint32)), "inverse names row 1", "1 rows")
     refuses(book, replace(fits, batch_size=0), "1 samples", "global batch has 0")
 
 

@@ -12,12 +12,14 @@ from torch import nn
 
 from esd.services.clients.link_count import LinkCount
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
-from esd.services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.services.domain.features import Feature, Pooling
+from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from esd.session import OwnModel
 from esd.worker.training.all_reduce import RingReducer
 from esd.worker.training.reducer import Alone
 from esd.worker.training.rows import RowCache
 from esd.worker.training.step import Steps
+from tests.support.reference import initial_rows
 
 CPU = torch.device("cpu")
 ROWS = 8
@@ -97,6 +99,43 @@ def test_gradients_are_those_of_the_mean_over_the_global_batch(begin):
     assert torch.equal(cache.rows, rows), "rows are trained by backward"
     assert not torch.equal(rows, torch.ones_like(rows))
     assert step.result().loss_sum == pytest.approx(losses.sum().item())
+
+
+def test_ids_that_are_not_admitted_read_initial_rows_and_train_nothing(plans, make_job):
+    """Of two tables, with a list each; the second sample has the admitted ids between the others."""
+    job = make_job(optimizer=OptimizerSpec(OptimizerKind.SGD, learning_rate=0.1))
+    second = TableSpec("second", 3, job.table.optimizer, seed=99, init_scale=0.5)
+    features = tuple(Feature(name, table, Pooling.SUM, 8) for name, table in (("a", 0), ("b", 1)))
+    job = replace(job, tables=(job.table, second), features=features)
+    caches = [RowCache(ROWS, table.row_width, CPU) for table in job.tables]
+    for cache in caches:
+        cache.write(np.arange(ROWS, dtype=np.uint32), np.ones((ROWS, cache.width), np.float32))
+    of_second = 1 << 56
+    plan = replace(
+        plans.plan(0, train=[(5, 2, 0, 0b1), (of_second + 6, 3, 0, 0b1)]),
+        initial_ids=np.array([4, 9, of_second + 7], np.uint64),
+        lengths=np.array([[2, 1], [3, 2]], np.uint32),
+        inverse=np.array([2, 0, 4, 3, 0, 2, 4, 1], np.uint32),  # of u = 2 unique ids, and 3 others
+    )
+    net = nn.Linear(1, 1)
+    own = OwnModel(net, torch.optim.SGD(net.parameters(), lr=0.1)).of_epoch(job, Alone(), CPU)
+    step = Steps(job, caches, own, CPU).begin(plan)
+
+    initial = {x: torch.from_numpy(initial_rows(job.table, np.array([x], np.uint64))[0]) for x in (4, 9)}
+    other = torch.from_numpy(initial_rows(second, np.array([of_second + 7], np.uint64))[0])
+    ones, three = torch.ones(job.table.dimension), torch.ones(3)
+    torch.testing.assert_close(
+        step.embeddings["a"].detach(), torch.stack([initial[4] + ones, initial[9] + ones + initial[4]])
+    )
+    torch.testing.assert_close(step.embeddings["b"].detach(), torch.stack([other, other + three]))
+
+    losses = step.embeddings["a"].sum(dim=1) + 2 * step.embeddings["b"].sum(dim=1)
+    step.backward(losses, scores=torch.zeros(2))
+    for cache, slot, gradient in ((caches[0], 2, 2 / 2), (caches[1], 3, 2 / 2)):  # 2 samples, then once times 2
+        expected = torch.ones(ROWS, cache.width)
+        expected[slot] -= 0.1 * gradient
+        torch.testing.assert_close(cache.rows, expected)
+    step.optimise()
 
 
 def test_calls_out_of_order_are_refused_by_name(begin):

@@ -148,6 +148,7 @@ function showTiles(state, now) {
     [named("Calibration"), [fixed(state.quality.calibration), ""], lately(state.recent.calibration) || "1 is right"],
     ...(state.quality.gauc === null ? [] : [[named("GAUC"), [fixed(state.quality.gauc), ""], lately(state.recent.gauc) || "AUC within groups"]]),
     ["Cache hit ratio", [percent(state.hit_ratio), ""], "rows found up to date"],
+    ...(state.admitted_rows === null ? [] : [["Admitted ids", [number(state.admitted_rows), ""], `${number(state.initial_reads)} reads of ids not yet admitted`]]),
     ...(state.expired_rows === null ? [] : [["Expired rows", [number(state.expired_rows), ""], "not trained for their time to live"]]),
     ...(state.forgotten_rows === null ? [] : [["Forgotten rows", [number(state.forgotten_rows), ""], "for which the table had no room"]]),
     ["Decision", seconds(state.decision_median_seconds || null), Number.isFinite(share) && share > 0 ? `${percent(share)} of an iteration` : ""],
