@@ -54,6 +54,7 @@ REFUSED: Mapping[str, Callable[[], object]] = {
     "domain/reports._LONGEST_NAME": lambda: registration("x" * 257),
     "domain/schedules._MOST_ITERATIONS": lambda: parse_schedule(f"cosine:{2**32}", None),
     "domain/sync/bounded.MAX_BOUND": lambda: parse_sync("bounded:10001,2"),
+    "domain/tables.MAX_ADMIT_AFTER": lambda: replace(JOB, admit_afters=(256,)),
     "domain/tables.MAX_DIMENSION": lambda: replace(JOB.table, dimension=4097),
     "domain/tables.MAX_ROW_TTL": lambda: replace(JOB, row_ttls=(2**28,)),
 }

@@ -31,8 +31,9 @@ class TrainingLoop:
     are trained, while the workers sum the dense gradients. So the rows and the sum share one round trip. In the first
     iteration of an epoch, and in the first after a checkpoint, they leave when that sum has ended. The sum is the
     barrier before which every worker has loaded its rows and has reported its cut: a push that came earlier would
-    overtake a load of the same row, or would be in the checkpoint. Only the thread that trains touches tensors, apart
-    from copying rows out for their push.
+    overtake a load of the same row, or would be in the checkpoint. Where workers train copies of their own, rows always
+    wait for it: another worker may still pull, for this iteration, the version that the push replaces. Only the thread
+    that trains touches tensors, apart from copying rows out for their push.
 
     Args:
         messages: the plan stream, after the membership.
@@ -111,7 +112,7 @@ class TrainingLoop:
             let_leave = _wait_for_sum if barrier else partial(_set, loop, may_leave)
             step = await self._train(current, let_leave)
             may_leave.set()
-            barrier = False
+            barrier = self._sync.keeps_copies
             clock.lap()
             phases = PhaseTimes(plan_wait, push, pull, step.compute, step.all_reduce, step.update)
             confirming = tasks.create_task(self._confirm(current, step, phases, clock.total(), confirming))

@@ -201,6 +201,26 @@ async def test_no_row_leaves_in_an_epoch_before_the_workers_have_summed_once(pla
             assert (await running).iteration == 3
 
 
+async def test_where_workers_train_copies_of_their_own_no_row_leaves_before_they_have_summed(plans):
+    """Another worker may still pull, for the same iteration, the version that the push replaces."""
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        mover, trainer = HeldMover(tasks), Trainer(sums=1)
+        with ThreadPoolExecutor(1) as thread:
+            running = tasks.create_task(loop_over(plans, mover, trainer, thread, Bounded(1, 1)).run())
+            try:
+                await mover.sent.wait()  # the row of iteration 1, when the sum of iteration 0 has ended
+                mover.stored[0].set_result(None)
+                await trainer.until_summing(1)
+                await settled()
+                assert not mover.sent_twice.is_set()
+                trainer.sums.release()
+                await mover.sent_twice.wait()
+            finally:
+                trainer.sums.release(100)
+            mover.stored[1].set_result(None)
+            assert (await running).iteration == 3
+
+
 async def test_no_row_leaves_after_a_checkpoint_before_the_workers_have_summed(plans):
     """Another worker's cut may still be on its way until then, and the push would be in the checkpoint."""
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
