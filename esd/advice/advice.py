@@ -11,6 +11,7 @@ from esd.dispatcher.simulator.sizing.access import AccessTable
 from esd.dispatcher.simulator.sizing.search import Trial
 from esd.dispatcher.simulator.sizing.shapes import fit_shapes
 from esd.run.options import RunOptions, option_name
+from esd.services.domain.dense_sums import parse_dense_sum
 from esd.services.domain.footprint import Footprint
 
 SHARES = (0.5, 0.9, 0.99)  # of the lookups, whose rows are counted
@@ -52,6 +53,11 @@ class Advice:
         device = [] if self.device == "cpu" else ["--device", self.device]
         return shlex.join(["esd", "train", *_arguments(self.chosen), *device])
 
+    @property
+    def round_trips(self) -> int:
+        """Round trips that an iteration takes at least, which the times leave out."""
+        return max(1, parse_dense_sum(self.chosen.dense_sum).round_trips(self.chosen.workers))
+
     def as_json(self) -> dict[str, Any]:
         """Returns everything as JSON values."""
         return {
@@ -69,6 +75,7 @@ class Advice:
             "policies": self.policies,
             "ways": self.ways,
             "predicted_seconds": self.predicted_seconds,
+            "round_trips": self.round_trips,
             "command": self.command,
         }
 

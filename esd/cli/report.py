@@ -80,6 +80,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("gradients of replicated rows, kB per worker and iteration", _reduced),
     ("plans, kB per iteration", lambda r: f"{r['plan_bytes'] / 1e3 / max(1, r['iterations']):,.1f}"),
     *((f"{kind} on a link, kB per iteration (sent / received)", _on_link(kind)) for kind in LINK_KINDS),
+    ("round trips of an iteration, at least", lambda r: f"{r['round_trips']}"),
     ("worker-to-worker rows", lambda r: f"{sum(r['operations']['peer']):,.0f}"),
     ("forgotten rows", _count("forgotten_rows")),
     ("expired rows", _count("expired_rows")),

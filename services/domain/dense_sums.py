@@ -33,6 +33,13 @@ class DenseSum:
         """Returns the bytes that one of n workers sends, and receives, to sum float32 values over all of them."""
         raise NotImplementedError
 
+    def round_trips(self, workers: int) -> int:
+        """Returns how many round trips the sum of one iteration takes, one after the other; 0 for a single worker.
+
+        Links that carry a sum in less than a round trip are assumed.
+        """
+        raise NotImplementedError
+
     def dense_floats(self, shapes: Iterable[tuple[int, ...]]) -> int:
         """Returns how many float32 values are summed for dense parameters of these shapes."""
         return sum(map(math.prod, shapes))
@@ -52,6 +59,10 @@ class AllReduce(DenseSum):
         """Returns 2 (n-1)/n of the values' bytes."""
         return 2 * 4 * floats * (workers - 1) // workers
 
+    def round_trips(self, workers: int) -> int:
+        """Returns 4 (n-1): a ring has 2 (n-1) steps, each of which takes gloo two round trips, as measured."""
+        return 4 * (workers - 1)
+
 
 @dataclass(frozen=True, slots=True)
 class ServerSum(DenseSum):
@@ -62,6 +73,10 @@ class ServerSum(DenseSum):
     def sent_bytes(self, floats: int, workers: int) -> int:
         """Returns the values' bytes; 0 for a single worker."""
         return 4 * floats if workers > 1 else 0
+
+    def round_trips(self, workers: int) -> int:
+        """Returns 1: gradients go up, and sums come down; 0 for a single worker."""
+        return int(workers > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,10 @@ class LowRank(ServerSum):
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= MAX_RANK:
             raise InvalidArgument(f"the rank is {self.rank}, it must be in 1..{MAX_RANK} (--dense low-rank:R)")
+
+    def round_trips(self, workers: int) -> int:
+        """Returns 2: the second factors are made of the sums of the first; 0 for a single worker."""
+        return 2 * int(workers > 1)
 
     def dense_floats(self, shapes: Iterable[tuple[int, ...]]) -> int:
         """Returns the values of all factors, and of the parameters without."""

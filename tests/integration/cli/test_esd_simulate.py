@@ -53,6 +53,7 @@ def test_rows_of_unequal_size_are_charged_by_their_bytes(trace: list[str]) -> No
     counted = result(*trace, "--cache-rows", "9", "--dim", "4", "--dims", "0=8", "--links", "1m", "--optimizer", "sgd")
     assert counted["operations"]["miss_pull"] == [5, 4]
     assert counted["bytes"]["pulled"] == [80 + 48 + 48 + 48, 80 + 48 + 0 + 48]
+    assert counted["round_trips"] == 4  # of the ring of two workers
     assert counted["bytes"]["pushed"] == [0 + 48 + 0 + 64 + 48, 0 + 48 + 48 + 64]
     assert counted["cost_seconds"] == pytest.approx((224 + 160 + 176 + 160) / (1e6 / 8))
 

@@ -33,6 +33,15 @@ def test_another_text_is_refused_with_what_it_must_be(text: str, said: str) -> N
         parse_dense_sum(text)
 
 
+@pytest.mark.parametrize(
+    ("way", "of_workers"),
+    [(AllReduce(), [0, 4, 8, 12]), (ServerSum(), [0, 1, 1, 1]), (LowRank(8), [0, 2, 2, 2])],
+    ids=str,
+)
+def test_a_sum_takes_round_trips_by_its_way_and_a_single_worker_none(way: DenseSum, of_workers: list[int]) -> None:
+    assert [way.round_trips(workers) for workers in range(1, 5)] == of_workers
+
+
 def test_factors_stand_for_the_matrices_that_they_shrink() -> None:
     shapes = [(256, 1807), (256,), (128, 256), (1, 128), (16, 17), (17, 17)]
     assert ServerSum().dense_floats(shapes) == 256 * 1807 + 256 + 128 * 256 + 128 + 16 * 17 + 17 * 17
