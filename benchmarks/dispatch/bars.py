@@ -26,6 +26,8 @@ _TIMED_SAMPLES = 400 * 1024  # of synthetic:criteo
 _CURVE_WORKERS = 64
 _CURVE_LARGEST = 65_536
 _CURVE_ITERATIONS = 3
+_GROWTH_SAMPLES = 4096
+_GROWTH_LIMIT = 3  # joint's decision time for _CURVE_WORKERS by that for WORKERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,10 @@ def _measure_times(report: Report, progress: Callable[[str], None]) -> None:
         report.speed += curve(
             many, mechanism, workers=_CURVE_WORKERS, largest=_CURVE_LARGEST, iterations=_CURVE_ITERATIONS
         )
+    report.speed.append(
+        time_decisions(many, "joint", samples=_GROWTH_SAMPLES, iterations=_CURVE_ITERATIONS, workers=WORKERS)
+    )
+    report.bars.append(growth_bar(report.speed))
 
 
 def cost_bars(stream: str, results: Sequence[Quality]) -> Iterator[Bar]:
@@ -197,3 +203,10 @@ def speed_bars(speeds: Sequence[Speed]) -> Iterator[Bar]:
         yield Bar(f"decision ms, {mechanism}, k = {samples}", ms[mechanism, samples], limit)
     ratio = HERALD_MS / ms["laia", 1024]
     yield Bar("Herald's scheduler / laia, decision time, k = 1024", ratio, 20, at_least=True)
+
+
+def growth_bar(speeds: Sequence[Speed]) -> Bar:
+    """Returns the bar of how `joint`'s decision time grows with the workers, for the same batch."""
+    ms = {s.workers: s.cpu_ms for s in speeds if (s.mechanism, s.samples) == ("joint", _GROWTH_SAMPLES)}
+    name = f"decision ms, joint, k = {_GROWTH_SAMPLES}, {_CURVE_WORKERS} workers / {WORKERS}"
+    return Bar(name, ms[_CURVE_WORKERS] / ms[WORKERS], _GROWTH_LIMIT)

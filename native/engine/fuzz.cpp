@@ -19,6 +19,7 @@
 #include "common/mix64.h"
 #include "engine/batch/admission.h"
 #include "engine/engine.h"
+#include "engine/joint/transport.h"
 #include "engine/plan/initial_rows.h"
 #include "engine/sync/fuzz_ways.h"
 #include "wire/packed_column.h"
@@ -75,6 +76,25 @@ void check_joint(const esd::Engine& engine, Random& random, const std::vector<st
                 no_limit,
                 {9, 9},
                 random.below(2) ? &limits : nullptr});
+}
+
+// Transportation problems as the joint search solves them, each from the prices of the one before. In this build every
+// answer proves itself (engine/joint/transport.h).
+template <unsigned Width>
+void solve_transports(Random& random) {
+  esd::Transport<Width> transport;
+  std::int32_t prices[Width] = {};
+  std::vector<int> assignment;
+  for (int problem = 0; problem < 4; ++problem) {
+    const std::uint64_t limit = std::uint64_t{1} << random.below(29);  // the largest that a search may have, among them
+    std::vector<std::int32_t> costs((1 + random.below(4 * Width)) * Width);
+    for (std::int32_t& cost : costs) cost = static_cast<std::int32_t>(random.below(random.below(limit) + 1));
+    for (std::int32_t& cost : costs) cost -= random.below(8) ? 0 : static_cast<std::int32_t>(random.below(limit) / 3);
+    int capacities[Width] = {};
+    const std::uint64_t open = 1 + random.below(Width);
+    for (std::size_t i = 0; i < costs.size() / Width; ++i) ++capacities[random.below(open) * 7 % Width];
+    transport.solve(costs, capacities, prices, assignment);
+  }
 }
 
 // Columns of a message, some of them damaged: they are read, or refused.
@@ -293,6 +313,9 @@ int main(int argc, char** argv) {
   Random random(std::strtoull(argv[2], nullptr, 10));
   for (int job = 0; job < jobs; ++job) {
     run_job(random);
+    solve_transports<16>(random);
+    solve_transports<32>(random);
+    solve_transports<64>(random);
     judge_samples(random);
   }
   std::printf("%d jobs\n", jobs);

@@ -1,5 +1,7 @@
-// Exact transportation problems in quick succession: solved as in solver/solve.h, without the canonical form, and with
-// the proof in debug builds and under sanitizers only.
+// Exact transportation problems in quick succession, without the canonical form of solver/solve.h, and with the proof in
+// debug builds and under sanitizers only.
+//
+// The passes of the dual ascent are few for up to 8 workers and grow with the workers; the paths of surplus rows do not.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +12,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "common/workers.h"
-#include "solver/dual_ascent.h"
-#include "solver/group_flow.h"
-#include "solver/problem.h"
-#include "solver/shortest_paths.h"
+#include "engine/joint/dual_transport.h"
+#include "engine/joint/path_transport.h"
 
 namespace esd {
 
@@ -22,21 +21,11 @@ template <unsigned Width>
 class Transport {
  public:
   // Assigns rows to workers [rows], worker j capacities[j] times, at the least sum of costs [rows, Width]. `prices`
-  // [Width] are where the dual ascent starts, and become optimal duals. The result is a function of all of these.
+  // [Width] are where the solver starts, and become optimal duals. The result is a function of all of these.
   void solve(const std::vector<std::int32_t>& costs, const int* capacities, std::int32_t* prices,
              std::vector<int>& assignment) {
-    const auto rows = static_cast<int>(costs.size() / Width);
-    const Problem<std::int32_t> problem(costs.data(), rows, Width, capacities);
-    assignment.resize(static_cast<std::size_t>(rows));
-    const std::int32_t first = prices[problem.active.front()];
-    for (unsigned j = 0; j < Width; ++j) prices[j] -= first;
-    int passes;
-    if (dual_ascent(problem, prices, kPassLimit, flow_, passes)) {
-      flow_.assign(assignment.data());
-    } else {
-      for (unsigned j = 0; j < Width; ++j) prices[j] = 0;
-      ShortestPaths<std::int32_t, Set>(problem).run(prices, assignment);
-    }
+    assignment.resize(costs.size() / Width);
+    solver_.solve(costs, capacities, prices, assignment);
 #if defined(ESD_SANITIZE) || !defined(NDEBUG)
     check(costs, capacities, prices, assignment);
 #endif
@@ -65,10 +54,7 @@ class Transport {
     std::abort();
   }
 
-  using Set = std::conditional_t<(Width <= 32), NarrowWorkerSet, WorkerSet>;
-  static constexpr int kPassLimit = 64;
-
-  GroupFlow<std::int32_t, Set> flow_;
+  std::conditional_t<(Width <= 8), DualTransport<Width>, PathTransport<Width>> solver_;
 };
 
 }  // namespace esd

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.dispatch.balance import extremes, measure_balance
-from benchmarks.dispatch.bars import Bar, cost_bars, makespan_bars, setting_bars, speed_bars
+from benchmarks.dispatch.bars import Bar, cost_bars, growth_bar, makespan_bars, setting_bars, speed_bars
 from benchmarks.dispatch.cases import Stream, shuffled
 from benchmarks.dispatch.quality import HORIZON, MECHANISMS, compare_costs, compare_makespans
 from benchmarks.dispatch.settings import Setting
@@ -66,6 +66,15 @@ def test_speed_bars_are_of_processor_time():
     assert [bar.value for bar in bars] == [1, 11, 5]
     assert [bar.met for bar in bars] == [True, False, True]
     assert (herald.value, herald.met) == (29.9 / 2, False)
+
+
+def test_growth_compares_the_same_batch_at_many_workers_and_at_few():
+    def speed(workers, samples, mechanism, cpu_ms):
+        return Speed("s", workers, samples, 26, mechanism, 1, cpu_ms, 0.0, 99.0, {})
+
+    others = [speed(64, 1024, "joint", 9.0), speed(64, 4096, "esd", 8.0), speed(8, 1024, "joint", 7.0)]
+    bar = growth_bar([*others, speed(64, 4096, "joint", 70.0), speed(8, 4096, "joint", 20.0)])
+    assert (bar.value, bar.met) == (3.5, False)
 
 
 def test_settings_are_judged_by_the_best_of_the_others():

@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
-from esd.native import solver
 from esd.native.engine import Engine
 from esd.services.domain.ids import in_table
 from tests.unit.native.engine_pairs import prepare_both
@@ -97,16 +97,18 @@ def test_the_cost_is_the_objective_where_rows_and_gradients_differ_in_size(worke
         assert cost <= start
 
 
-@pytest.mark.parametrize("workers", [2, 3, 8, 20])
-def test_first_round_is_the_optimum_of_esd(workers):
+@pytest.mark.parametrize(("workers", "samples"), [(2, 30), (3, 30), (8, 30), (9, 30), (20, 90), (33, 150), (64, 300)])
+def test_first_round_is_the_optimum_of_esd(workers, samples):
     rng = random.Random(workers)
     for _ in range(10):
-        engine, reference = with_history(rng, workers, 60, 30, 4, 12)
-        capacities = int32(draw_capacities(rng, 30, workers))
+        engine, reference = with_history(rng, workers, 2 * samples, samples, 4, 12)
+        capacities = int32(draw_capacities(rng, samples, workers))
         links = int32([rng.choice(LINKS) for _ in range(workers)])
         assignment, cost, start, _ = engine.joint(links, capacities, 0, wide_rounds=0, narrow_rounds=0)
         costs = engine.costs(links)
-        assert costs[np.arange(30), assignment].sum() == solver.solve(costs, capacities).cost
+        places = costs[:, np.repeat(np.arange(workers), capacities)]
+        assert np.bincount(assignment, minlength=workers).tolist() == capacities.tolist()
+        assert costs[np.arange(samples), assignment].sum() == places[linear_sum_assignment(places)].sum()
         assert cost == start == objective(reference, assignment.tolist(), links.tolist())
 
 
@@ -164,10 +166,13 @@ def test_without_time_left_the_first_round_stands():
         assert cost == start
 
 
-def test_large_link_costs_are_rounded_not_overflown():
-    engine, reference = with_history(random.Random(3), 4, 60, 40, 4, 10)
-    links = [10**7, 1, 3 * 10**7, 2 * 10**7]
-    assignment, cost, _, _ = engine.joint(int32(links), int32([10] * 4), 7)
+@pytest.mark.parametrize("workers", [4, 20, 64])
+def test_large_link_costs_are_rounded_not_overflown(workers):
+    samples = 10 * workers
+    engine, reference = with_history(random.Random(3), workers, 60, samples, 4, 10)
+    links = [10**7, 1, 3 * 10**7, 2 * 10**7] * (workers // 4)
+    assignment, cost, _, _ = engine.joint(int32(links), int32([10] * workers), 7)
+    assert np.bincount(assignment, minlength=workers).tolist() == [10] * workers
     assert cost == pytest.approx(objective(reference, assignment.tolist(), links), rel=1e-5)
 
 
