@@ -82,7 +82,7 @@ def test_the_command_is_one_that_the_simulator_takes(advice: dict) -> None:
 
 def test_rows_are_replicated_where_that_is_faster_and_as_many_as_are_best() -> None:
     """Small rows, few of which make up most lookups, on links that bind: the command trains so."""
-    stream = ("--data", "synthetic:avazu?skew=1.8", "--dim", "8", "--hidden", "8", "--links", "20m", "--workers", "4")
+    stream = ("--data", "synthetic:avazu?skew=1.8", "--dim", "8", "--hidden", "8", "--links", "5m", "--workers", "4")
     options = (*stream, "--mechanism", "random", "--samples", "20000", "--batch", "32")
     advice = json.loads(invoke("plan", *options, "--json"))
     ways, sync = advice["ways"], advice["recommended"]["sync"]
