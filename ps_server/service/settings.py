@@ -61,9 +61,8 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
     max_sum_bytes: Size = Field(
         256 * 2**20,
         ge=2**20,
-        description="memory that gradients may hold which wait to be summed, and sums until all workers have them, in "
-        "bytes; beyond it sent sums are dropped, so that a stream that breaks may not be resumed, and only the "
-        "gradients that are due next are read, and the others wait in the network",
+        description="bytes of gradients that wait to be summed, and of sums until all workers have them; beyond it "
+        "sent sums are dropped, so that a broken stream may not be resumed, and gradients that are not due wait unread",
     )
     exchange_frames: int = Field(
         64, ge=2, le=65536, description="frames of one exchange that may be unanswered; more are refused one by one"

@@ -92,6 +92,7 @@ def report_of(plan: IterationPlan, **changes: Any) -> IterationReport:
             update_push=len(plan.update_rows) + len(plan.update_gradients),
             evict_push=len(plan.evict_rows) + len(plan.evict_gradients),
             bytes_pulled=16 * len(plan.pulls),
+            link_rows_down=16 * len(plan.pulls),
         ),
         phases=PhaseTimes(compute=0.5),
         seconds=0.5,

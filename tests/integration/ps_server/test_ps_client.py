@@ -160,17 +160,17 @@ class RecordedTraffic(Traffic):
     """Lets everything pass and remembers it."""
 
     chunk_bytes: int = 3 * (SPEC.row_bytes + 32)
-    sent: list[int] = field(default_factory=list)
-    received: list[int] = field(default_factory=list)
+    ups: list[int] = field(default_factory=list)
+    downs: list[int] = field(default_factory=list)
     pushed_bytes: list[int] = field(default_factory=list)
     under_way: int = 0
 
     def up(self, size: int) -> float:
-        self.sent.append(size)
+        self.ups.append(size)
         return 0.0
 
     def down(self, size: int) -> float:
-        self.received.append(size)
+        self.downs.append(size)
         return 0.0
 
     def push_begins(self) -> None:
@@ -185,24 +185,24 @@ async def test_everything_long_passes_the_traffic_in_chunks_of_its_size(client: 
     traffic = RecordedTraffic()
     async with ServerClient(client.address, SPEC, traffic=traffic) as shaped:
         answer = await shaped.push(push_of(trained(1, 1.0)))
-        assert sorted(traffic.sent) == sorted(traffic.pushed_bytes)
-        assert (len(traffic.sent), sum(traffic.sent)) == (14, answer.bytes_sent)
-        assert max(traffic.sent) <= traffic.chunk_bytes
-        traffic.sent.clear()
-        traffic.received.clear()
+        assert sorted(traffic.ups) == sorted(traffic.pushed_bytes)
+        assert (len(traffic.ups), sum(traffic.ups)) == (14, answer.bytes_sent)
+        assert max(traffic.ups) <= traffic.chunk_bytes
+        traffic.ups.clear()
+        traffic.downs.clear()
         moved = await shaped.pull(
             IDS, np.ones(len(IDS), np.int64), np.empty((40, SPEC.row_width), np.float32), EVERY_ROW
         )
-        assert (len(traffic.sent), len(traffic.received)) == (14, 14)
-        assert sum(traffic.sent) + sum(traffic.received) == moved
-        assert max(traffic.received) <= traffic.chunk_bytes
+        assert (len(traffic.ups), len(traffic.downs)) == (14, 14)
+        assert sum(traffic.ups) + sum(traffic.downs) == moved
+        assert max(traffic.downs) <= traffic.chunk_bytes
 
-        traffic.sent.clear()
-        traffic.received.clear()
+        traffic.ups.clear()
+        traffic.downs.clear()
         data = bytes(10 * traffic.chunk_bytes + 1)
         await shaped.put_dense(data)
         await shaped.put_part(1, "dense", data, epoch=0)
-        assert traffic.sent == 2 * ([traffic.chunk_bytes] * 10 + [1])
+        assert traffic.ups == 2 * ([traffic.chunk_bytes] * 10 + [1])
         assert await shaped.get_part(1, "dense") == await shaped.get_dense() == data
-        assert sum(traffic.received) == 2 * len(data)
+        assert sum(traffic.downs) == 2 * len(data)
         assert (len(traffic.pushed_bytes), traffic.under_way) == (14, 0)
