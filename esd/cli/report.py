@@ -54,7 +54,10 @@ def _reduced(result: Mapping[str, Any]) -> str:
 
 
 def _on_link(kind: str) -> Callable[[Mapping[str, Any]], str]:
-    """Returns a function that shows the bytes of a kind on a worker's link, on average. KeyError: there were none."""
+    """Returns a function that shows the bytes of a kind on a worker's link in an iteration, on average.
+
+    KeyError: there were none.
+    """
 
     def show(result: Mapping[str, Any]) -> str:
         sent, received = (result["link_bytes"][kind][direction] for direction in LINK_DIRECTIONS)
@@ -79,7 +82,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("plans, seconds of transfer, beside the cost", lambda r: f"{r['plan_seconds']:.2f}"),
     ("gradients of replicated rows, kB per worker and iteration", _reduced),
     ("plans, kB per iteration", lambda r: f"{r['plan_bytes'] / 1e3 / max(1, r['iterations']):,.1f}"),
-    *((f"{kind} on a link, kB per iteration (sent / received)", _on_link(kind)) for kind in LINK_KINDS),
+    *((f"link, {kind}, kB up / down", _on_link(kind)) for kind in LINK_KINDS),
     ("round trips of an iteration, at least", lambda r: f"{r['round_trips']}"),
     ("worker-to-worker rows", lambda r: f"{sum(r['operations']['peer']):,.0f}"),
     ("forgotten rows", _count("forgotten_rows")),
