@@ -110,7 +110,8 @@ class Contender:
         self.ended = ""
         self.attempts = 0
         self._trained = trained
-        self._store = CheckpointStore(job_with(checkpoint_every=5, parameter_servers=("nowhere:1",)), SETTINGS)
+        addresses = tuple(f"nowhere:{1 + index}" for index in range(len(tables)))
+        self._store = CheckpointStore(job_with(checkpoint_every=5, parameter_servers=addresses), SETTINGS)
         servers: Any = [Server(table, claimant, steps, looked_at=not index) for index, table in enumerate(tables)]
         self._store._participants, self._store._first = servers, servers[0]
 
