@@ -88,7 +88,7 @@ DIRECT_BYTES = Counter(
 LINK_BYTES = Counter(
     "esd_link_bytes_total",
     "All that each worker's link carried, by kind (rows, gradients, dense, plans, other, framing) and direction: _up "
-    "(sent) or _down. Near the link's speed: make the largest kind smaller, see docs/operations.md.",
+    "(sent) or _down. Near the link's speed: make the largest kind smaller.",
     ("op", "worker"),
     registry=REGISTRY,
 )
