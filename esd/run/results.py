@@ -83,7 +83,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
         },
         "shadows_left_out": list(state.shadows_left_out),  # their mirrors of the caches would take too much memory
         "makespan_seconds": state.makespan_seconds,
-        "round_trips": state.job.round_trips,  # of an iteration, at least
+        "round_trips": state.job.dense_sum.iteration_round_trips(state.job.workers),  # at least
         "expected_cost_seconds": state.expected_cost_seconds,
         "hit_ratio": state.hits / state.lookups if state.lookups else 0.0,
         "decision_ms": {
@@ -137,7 +137,7 @@ def simulation_result(job: JobSpec, totals: Totals) -> Result:
         "reduced_seconds": totals.reduced_seconds,  # likewise
         "cost_seconds": totals.cost_seconds,
         "makespan_seconds": totals.makespan_seconds,
-        "round_trips": job.round_trips,
+        "round_trips": job.dense_sum.iteration_round_trips(job.workers),
         "workloads": totals.workloads.tolist(),
         "expected_cost_seconds": totals.expected_cost_seconds,
         "hit_ratio": totals.hit_ratio,

@@ -43,7 +43,7 @@ from esd.services.wire.state import decode_state, encode_evaluation
 from esd.services.wire.watched import WatchRequest
 
 _ATTEND = f"/{pb.DESCRIPTOR.services_by_name['Dispatcher'].full_name}/Attend"
-_OPENING_SECONDS = 3.0  # the opening of a sample stream is repeated so long; gRPC repeats only calls without streams
+_OPENING_SECONDS = 3.0  # for which a call that opens a stream is repeated; gRPC repeats only calls without streams
 _NO_STATUS_YET = "Internal error from Core"  # grpc.aio's text when a write fails
 _STATUS_LOOKS = 100
 _STATUS_PAUSE_SECONDS = 0.01
@@ -123,12 +123,8 @@ class AsyncDispatcherClient:
     ) -> HybridResult:
         """Assigns k samples to n workers."""
         problem = HybridProblem.of(costs, capacities, alpha, criterion, solver)
-
-        async def solve() -> Any:
-            with domain_errors():
-                return await self._stub.HybridDis(encode_problem(problem), timeout=self._timeout)
-
-        return decode_result(await repeated(solve, _OPENING_SECONDS))
+        answer = await repeated(lambda: _answer(self._stub.HybridDis, encode_problem(problem)), _OPENING_SECONDS)
+        return decode_result(answer)
 
     async def create_job(self, job: JobSpec) -> bool:
         """Opens a job; False if exactly this job is open already."""

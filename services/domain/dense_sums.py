@@ -40,6 +40,10 @@ class DenseSum:
         """
         raise NotImplementedError
 
+    def iteration_round_trips(self, workers: int) -> int:
+        """Returns how many round trips an iteration takes at least: one for its rows, which share it with the sum."""
+        return max(1, self.round_trips(workers))
+
     def dense_floats(self, shapes: Iterable[tuple[int, ...]]) -> int:
         """Returns how many float32 values are summed for dense parameters of these shapes."""
         return sum(map(math.prod, shapes))

@@ -158,11 +158,6 @@ class DispatchOptions:
         """Whether the job takes checkpoints; a job without them fails with its first lost worker."""
         return self.checkpoint_every > 0 or self.checkpoint_seconds > 0
 
-    @property
-    def round_trips(self) -> int:
-        """Round trips that an iteration takes at least: one for its rows, which share it with the dense sum."""
-        return max(1, self.dense_sum.round_trips(self.workers))
-
 
 # Of a job: the types of what its tuples hold, and of other attributes.
 _PARTS: dict[str, type] = {

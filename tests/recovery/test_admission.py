@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from esd.run.stream import first_samples, global_batches
 from esd.services.domain.errors import FailedPrecondition
-from esd.services.domain.tables import OptimizerKind
+from tests.recovery.continued import assert_trained_as_by_one_process, continued_runs
 from tests.recovery.kills import OPTIONS, Killer, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
 from tests.support import training
-from tests.support.models import distance
-from tests.support.reference import train_reference
 
 ADMITTED = replace(OPTIONS, admit_after=3)
 
@@ -39,18 +35,8 @@ def test_the_run_ends_with_the_undisturbed_model(undisturbed, tmp_path, redis_ur
 
 
 def test_a_run_that_goes_on_counts_the_iterations_before(tmp_path):
-    """Two runs with 2 and 4 workers, another seed and evictions train the model of one process."""
-    first = replace(
-        OPTIONS,
-        data="synthetic:zipf?samples=1800&fields=3&keys=4000",
-        optimizer=OptimizerKind.SGD,
-        learning_rate=0.05,
-        links="1g",
-        iterations=30,
-        admit_after=3,
-        cache_rows=120,
-    )
-    second = replace(first, workers=4, batch=15, iterations=20)
+    """Two runs with 2 and 4 workers and evictions train the model of one process."""
+    first, second = continued_runs(admit_after=3, cache_rows=120)
     store = {"store": "memory", "checkpoint_dir": tmp_path / "kept", "shards": 2}
     training.run(first, out=None, table="model", **store)
     for after, before in ((2, 3), (4, 3)):
@@ -58,16 +44,4 @@ def test_a_run_that_goes_on_counts_the_iterations_before(tmp_path):
             training.run(replace(second, admit_after=after), out=None, continue_from="model", **store)
     result = training.run(second, out=tmp_path, continue_from="model", **store)
     assert sum(result["operations"]["evict_push"]) > 0
-
-    dataset = first.open(1024)
-    job = first.job(features=dataset.features, dense_features=dataset.dense_features, parameter_servers=("none",))
-    batches = [
-        batch
-        for options in (first, second)
-        for batch in global_batches(first_samples(options.open(1024), options.iterations * 60), 60)
-    ]
-    expected = train_reference(job, batches)
-    with np.load(tmp_path / "model.npz") as model:
-        np.testing.assert_array_equal(model["ids"], expected.ids)
-        np.testing.assert_array_equal(model["versions"], expected.versions)
-        assert distance(model["rows"], expected.rows) < 1e-5
+    assert_trained_as_by_one_process((first, second), tmp_path)

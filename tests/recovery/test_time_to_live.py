@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from esd.run.stream import first_samples, global_batches
 from esd.services.domain.errors import FailedPrecondition
-from esd.services.domain.tables import OptimizerKind
+from tests.recovery.continued import assert_trained_as_by_one_process, continued_runs
 from tests.recovery.kills import OPTIONS, Killer, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
 from tests.support import training
-from tests.support.models import distance
-from tests.support.reference import train_reference
 
 LIVED = replace(OPTIONS, row_ttl=8)
 
@@ -40,31 +36,10 @@ def test_the_run_ends_with_the_undisturbed_model(undisturbed, tmp_path, redis_ur
 
 def test_a_run_that_goes_on_counts_the_iterations_before(tmp_path):
     """Two runs with 2 and 4 workers train the model of one process; a shorter time to live is refused."""
-    first = replace(
-        OPTIONS,
-        data="synthetic:zipf?samples=1800&fields=3&keys=4000",
-        optimizer=OptimizerKind.SGD,
-        learning_rate=0.05,
-        links="1g",
-        iterations=30,
-        row_ttl=6,
-    )
-    second = replace(first, workers=4, batch=15, iterations=20)
+    first, second = continued_runs(row_ttl=6)
     store = {"store": "memory", "checkpoint_dir": tmp_path / "kept", "shards": 2}
     training.run(first, out=None, table="model", **store)
     with pytest.raises(FailedPrecondition, match=r"live 5 iterations .*\(--row-ttl\), and 6 in the run"):
         training.run(replace(second, row_ttl=5), out=None, continue_from="model", **store)
     training.run(second, out=tmp_path, continue_from="model", **store)
-
-    dataset = first.open(1024)
-    job = first.job(features=dataset.features, dense_features=dataset.dense_features, parameter_servers=("none",))
-    batches = [
-        batch
-        for options in (first, second)
-        for batch in global_batches(first_samples(options.open(1024), options.iterations * 60), 60)
-    ]
-    expected = train_reference(job, batches)
-    with np.load(tmp_path / "model.npz") as model:
-        np.testing.assert_array_equal(model["ids"], expected.ids)
-        np.testing.assert_array_equal(model["versions"], expected.versions)
-        assert distance(model["rows"], expected.rows) < 1e-5
+    assert_trained_as_by_one_process((first, second), tmp_path)
