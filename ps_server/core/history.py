@@ -64,6 +64,7 @@ class CheckpointHistory:
         self._table = table
         # Held while a cut is saved. A save whose RPC was cancelled runs on in its thread and keeps the lock to its end.
         self._saving = threading.Lock()
+        self._last_save: tuple[int, int, tuple[int, int]] | None = None  # epoch, cut and result of the last save
         self._parts = threading.Lock()  # held while a part is stored, so that the count of parts is exact
         self._part_names: dict[int, set[str]] = {}  # by checkpoint that was not committed when its part was stored
         self._lock = SharedLock()  # shared by writers of rows; exclusive where rows must stand still
@@ -188,12 +189,16 @@ class CheckpointHistory:
     def save(self, epoch: int, checkpoint: int) -> tuple[int, int]:
         """Makes a complete cut durable; returns the number of rows changed since the cut before, and their bytes.
 
+        A cut is written once in an epoch: a call that is repeated because its answer was lost has the same result.
+
         Raises:
             FailedPrecondition: the cut is not complete.
             StaleEpoch: `epoch` is not the table's epoch.
         """
         with self._saving:
             self._check_complete(epoch, checkpoint)
+            if self._last_save is not None and self._last_save[:2] == (epoch, checkpoint):
+                return self._last_save[2]
             earlier = max((cut for cut in self._record.iterations if cut < checkpoint), default=0)
             base = max((each.iteration for each in self._record.committed if each.iteration < checkpoint), default=0)
             changed = self._store.cuts.save(checkpoint, earlier, base)
@@ -201,6 +206,7 @@ class CheckpointHistory:
                 self._check_complete(epoch, checkpoint)
                 saved = next(cut for cut in self._record.cuts if cut.iteration == checkpoint)
                 self._write(replace(self._record, saved=saved))
+            self._last_save = epoch, checkpoint, changed
         return changed
 
     def commit(self, epoch: int, checkpoint: int, manifest: bytes, keep: int, *, finished: bool = False) -> None:

@@ -10,6 +10,7 @@ from esd.services.domain.batches import LogEntry
 from esd.services.domain.parts import is_last, named_pieces, piece_name
 from esd.services.domain.tables import TableSpec
 from esd.services.domain.worker_set import WorkerSet
+from esd.services.runtime.deadline import each_within
 from esd.services.runtime.status import domain_errors
 from esd.services.wire.batches import decode_log_entry, encode_log_entry
 from esd.services.wire.rows import dense_chunks, part_chunks
@@ -205,10 +206,10 @@ class CheckpointClient:
             await self._server.stub.AppendSamples(request, timeout=self._server.timeout)
 
     async def read_samples(self, *, epoch: int) -> list[LogEntry]:
-        """Reads the sample log."""
+        """Reads the sample log; the connection's timeout is that of each entry."""
         request = ps_pb2.ReadSamplesRequest(table=self._table.name, epoch=epoch)
         with domain_errors():
-            responses = self._server.stub.ReadSamples(request, timeout=self._server.timeout)
+            responses = each_within(self._server.stub.ReadSamples(request), self._server.timeout)
             return [decode_log_entry(response.entry) async for response in responses]
 
     async def trim_samples(self, position: int | None, *, epoch: int) -> None:

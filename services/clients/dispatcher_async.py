@@ -232,7 +232,7 @@ class AsyncDispatcherClient:
     async def get_group_key(self, lease: Lease, epoch: int, key: str, *, within: float) -> bytes:
         """Reads a value that a member of the epoch publishes, and waits for it."""
         request = pb.GetGroupKeyRequest(lease_id=lease.lease_id, epoch=epoch, key=key)
-        call = partial(self._stub.GetGroupKey, timeout=within)  # per attempt; the client's timeout may be shorter
+        call = partial(self._stub.GetGroupKey, timeout=min(within, self._timeout))  # per attempt
         answer = await repeated(lambda: _answer(call, request), within, on=AWAY)
         return bytes(answer.value)
 

@@ -13,6 +13,7 @@ from esd.services.domain.errors import Internal
 from esd.services.domain.ids import shard_of
 from esd.services.domain.rows import RowBlock
 from esd.services.domain.tables import TableSpec
+from esd.services.runtime.deadline import each_within
 from esd.services.runtime.status import domain_errors
 from esd.services.runtime.tasks import all_of
 from esd.services.wire.rows import decode_rows, decode_values, encode_lookup, payload_bytes
@@ -78,11 +79,14 @@ class TableClient:
         return versions, values
 
     async def scan(self) -> AsyncIterator[RowBlock]:
-        """Yields every stored row with its optimizer state, server by server, in unspecified order."""
+        """Yields every stored row with its optimizer state, server by server, in unspecified order.
+
+        The connection's timeout is that of each part.
+        """
         request = ps_pb2.ScanRequest(table=self.table.name)
         for server in self._servers:
             with domain_errors():
-                async for chunk in server.stub.Scan(request, timeout=server.timeout):
+                async for chunk in each_within(server.stub.Scan(request), server.timeout):
                     yield decode_rows(chunk.rows, self.table)
 
     async def get_dense(self, *, checkpoint: int = 0) -> bytes:

@@ -63,8 +63,8 @@ def channel(
     """Opens a channel to `host:port`; sends nothing before the first call. Close it, or use it in `async with`.
 
     Calls fail with UNAVAILABLE, after the retries, while the peer is away (no wait-for-ready): they never hang on a
-    wrong address. `timeout=` of a call shortens `deadline_seconds`; streams have no other deadline. The error of a
-    missed deadline describes the state of the connection.
+    wrong address. `timeout=` of a call takes the place of `deadline_seconds`; streams have no other deadline. The error
+    of a missed deadline describes the state of the connection.
 
     gRPC itself retries calls with one request and one answer a few times; callers retry streams.
 

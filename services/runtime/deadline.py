@@ -8,11 +8,12 @@ unknown call does not name the address of the service, either.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import grpc
 
+from esd.services.domain.errors import DeadlineExceeded
 from esd.services.runtime.proxies import through_proxy
 from esd.services.runtime.status import NO_AGREEMENT
 
@@ -27,7 +28,7 @@ class Deadline:
 
     Args:
         address: `host:port` of the channel.
-        seconds: the deadline of a call that sets no shorter timeout.
+        seconds: the deadline of a call that sets no timeout.
 
     Attributes:
         channel: the channel of the calls; set it before the first one.
@@ -45,7 +46,7 @@ class Deadline:
 
     async def call(self, continuation: Any, details: Any, request: Any) -> Any:
         """Makes a call with a request, or with an iterator of requests."""
-        seconds = self._seconds if details.timeout is None else min(details.timeout, self._seconds)
+        seconds = self._seconds if details.timeout is None else details.timeout
         call = await continuation(details._replace(timeout=seconds), request)
         try:
             code = await call.code()
@@ -84,6 +85,27 @@ class Deadline:
             f"no connection to {self._address} within {seconds:g} s: no answer from there; the address may be wrong, a "
             "firewall may be in between, or the service hangs"
         )
+
+
+async def each_within(stream: Any, seconds: float) -> AsyncIterator[Any]:
+    """Yields the messages of an answer of any length, as long as each comes in time.
+
+    Args:
+        stream: the call, which is cancelled when a message is late.
+        seconds: the longest time to wait for each message.
+
+    Raises:
+        DeadlineExceeded: a message is late.
+    """
+    while True:
+        try:
+            async with asyncio.timeout(seconds):
+                message = await stream.read()
+        except TimeoutError:
+            raise DeadlineExceeded(f"the next part of an answer has not come within {seconds:g} s") from None
+        if message is grpc.aio.EOF:
+            return
+        yield message
 
 
 class _OneRequest(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]  # generic in the stubs only

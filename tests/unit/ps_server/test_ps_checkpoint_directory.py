@@ -78,6 +78,20 @@ def server(tmp_path):
     return Server(tmp_path)
 
 
+def test_a_save_whose_answer_was_lost_writes_nothing_again(server):
+    server.train(100)
+    server.table.history.cut(server.epoch, 10, 0, ONE)
+    saved = server.table.history.save(server.epoch, 10)
+    (written,) = server.files
+    before = written.stat()
+    assert server.table.history.save(server.epoch, 10) == saved
+    assert written.stat() == before
+    server.restore(0)
+    server.train(50)
+    server.table.history.cut(server.epoch, 10, 0, ONE)
+    assert server.table.history.save(server.epoch, 10)[0] == 50  # other rows, in another epoch
+
+
 def test_a_new_process_has_the_rows_of_the_committed_cut(server):
     server.train(200)
     at_cut = server.rows()
