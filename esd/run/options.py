@@ -132,7 +132,7 @@ class RunOptions:
         row_ttl: iterations without a training after which a row is forgotten; 0: none. A schema may have others.
         admit_after: N, an id is trained from the N-th iteration on that has it; 1: at once. A schema may have others.
         checkpoint_seconds: longest time between checkpoints; 0: any.
-        checkpoint_bytes: bytes of samples after which a checkpoint is taken early, such as `2GiB`; `0`: any number.
+        checkpoint_bytes: bytes of samples after which a checkpoint is taken early, such as `256MiB`; `0`: any number.
         checkpoints_kept: checkpoints that can be gone back to.
 
     Raises:
@@ -189,7 +189,7 @@ class RunOptions:
     row_ttl: int = 0
     admit_after: int = 1
     checkpoint_seconds: float = 0.0
-    checkpoint_bytes: str = "2GiB"
+    checkpoint_bytes: str = "256MiB"
     checkpoints_kept: int = 2
 
     def __post_init__(self) -> None:
