@@ -99,8 +99,8 @@ class RingReducer:
                 work.wait(_LOOK_UP)
             except RuntimeError:
                 self._check_member()
-                if work.is_completed():  # and has failed
-                    raise
+                if work.is_completed():  # it has failed, or has ended since the look-up
+                    break
             else:
                 return
         work.wait()

@@ -69,6 +69,35 @@ def test_a_worker_that_leaves_stops_waiting_long_before_the_timeout():
         closing.result()
 
 
+class EndsAfterLookUp:
+    """A sum that ends between a look-up, which finds that it runs, and the next question."""
+
+    def __init__(self, work, end):
+        self._work, self._end = work, end
+
+    def wait(self, within=None):
+        if within is not None:
+            self._end()
+            self._work.wait()
+            raise RuntimeError("Operation timed out!")
+        self._work.wait()
+
+    def is_completed(self):
+        return self._work.is_completed()
+
+
+def test_a_sum_that_ends_just_after_a_look_up_has_not_failed():
+    one, other = join_all(60)
+    gradients = torch.ones(3)
+    one.start(gradients)
+    one._running = [EndsAfterLookUp(work, lambda: other.start(torch.ones(3))) for work in one._running]
+    one.wait()
+    other.wait()
+    assert gradients.tolist() == [2, 2, 2]
+    one.close()
+    other.close()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has SCHED_BATCH")
 def test_gloos_thread_waits_for_its_turn_and_the_worker_does_not():
     kept = HashStore()
