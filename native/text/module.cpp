@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,6 +20,7 @@
 #include "common/to_numpy.h"
 #include "text/distinct_ids.h"
 #include "text/hash.h"
+#include "text/id_sample.h"
 #include "text/parser.h"
 #include "text/whole_records.h"
 
@@ -76,6 +78,24 @@ std::size_t records_end(const nb::bytes& text, const std::string& delimiter) {
 void add(DistinctIds& distinct, const In1<std::uint64_t>& ids) {
   nb::gil_scoped_release release;
   distinct.add(ids.data(), ids.size());
+}
+
+void sample(IdSample& sample, const In1<std::uint64_t>& ids, std::uint64_t iteration) {
+  nb::gil_scoped_release release;
+  sample.add(ids.data(), ids.size(), iteration);
+}
+
+auto sampled(const IdSample& sample, const In1<std::uint64_t>& since) {
+  if (since.size() != sample.tables()) throw std::invalid_argument("there must be an iteration for each table");
+  std::vector<std::uint64_t> counts(sample.tables());
+  for (std::size_t table = 0; table < counts.size(); ++table) counts[table] = sample.count(table, since.data()[table]);
+  return to_numpy(std::move(counts));
+}
+
+auto shares(const IdSample& sample) {
+  std::vector<double> shares(sample.tables());
+  for (std::size_t table = 0; table < shares.size(); ++table) shares[table] = std::ldexp(1.0, -sample.level(table));
+  return to_numpy(std::move(shares));
 }
 
 // Python writes `True` and Arrow `true`: one truth value has one id.
@@ -138,4 +158,9 @@ NB_MODULE(text, module) {
       .def(nb::init<>())
       .def("add", &add, "ids"_a)
       .def("__len__", &DistinctIds::size);
+  nb::class_<IdSample>(module, "IdSample")
+      .def(nb::init<std::size_t>(), "tables"_a)
+      .def("add", &sample, "ids"_a, "iteration"_a)
+      .def("counts", &sampled, "since"_a)
+      .def_prop_ro("shares", &shares, nb::rv_policy::move);
 }
