@@ -8,13 +8,12 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from esd.cluster.services import SERVICES
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.units import parse_size
 from esd.services.runtime.documents import read_toml
 from esd.services.runtime.mistakes import Place, mistakes
 from esd.services.runtime.quantities import Size, Speed
-
-_GIB = parse_size("1g")
 
 
 class _Section(BaseModel):
@@ -38,8 +37,8 @@ class Host(_Section):
     engine: str = Field(pattern=r"^(ssh|unix|tcp)://")
     address: str = Field(min_length=1)
     link: Speed | None = None
-    cache_rows: int = Field(8000, ge=1)
-    memory: Size = 2 * _GIB
+    cache_rows: int = Field(int(SERVICES.worker.settings["cache_rows"]), ge=1)
+    memory: Size = SERVICES.worker.memory
     gpus: int = Field(0, ge=0, le=1)
 
 
@@ -47,13 +46,13 @@ class Ports(_Section):
     """The ports that the services take. All are on the head but the worker's, which is the same on every host."""
 
     redis: int = 6379
-    ps_server: int = 50052
-    ps_server_metrics: int = 9102
-    dispatcher: int = 50051
-    dispatcher_metrics: int = 9101
-    page: int = 8080
-    worker: int = 50053
-    worker_metrics: int = 9103
+    ps_server: int = SERVICES.ps_server.ports["grpc"]
+    ps_server_metrics: int = SERVICES.ps_server.ports["metrics"]
+    dispatcher: int = SERVICES.dispatcher.ports["grpc"]
+    dispatcher_metrics: int = SERVICES.dispatcher.ports["metrics"]
+    page: int = SERVICES.dispatcher.ports["page"]
+    worker: int = SERVICES.worker.ports["grpc"]
+    worker_metrics: int = SERVICES.worker.ports["metrics"]
 
 
 class MemoryLimits(_Section):
@@ -62,9 +61,9 @@ class MemoryLimits(_Section):
     Rows may take half of the memory of Redis, which takes up to twice as much while it rewrites its file.
     """
 
-    redis: Size = 2 * _GIB
-    ps_server: Size = _GIB
-    dispatcher: Size = 2 * _GIB
+    redis: Size = parse_size("2g")
+    ps_server: Size = SERVICES.ps_server.memory
+    dispatcher: Size = SERVICES.dispatcher.memory
 
     @property
     def redis_rows(self) -> int:

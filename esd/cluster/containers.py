@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass, field
 from esd.cluster.code import Files
 from esd.cluster.config import Cluster, Host
 from esd.cluster.secrets import PASSWORD, worker_name
+from esd.cluster.services import SERVICES
 from esd.services.runtime.settings import join_address
 
-_USER = "10001:10001"
+_USER = f"{SERVICES.user}:{SERVICES.user}"
 _REDIS_USER = "999:999"
 
 # The folders in which a container finds its files.
@@ -108,64 +109,57 @@ SECRET
 
 
 def _parameter_server(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Container:
-    head, ports = cluster.head_host, cluster.ports
+    service, head, ports = SERVICES.ps_server, cluster.head_host, cluster.ports
     address = join_address(head.address, ports.ps_server)
     password = {"ESD_PS_STORE_PASSWORD_FILE": f"{FILES}/{PASSWORD}"} if secrets else {}
     return Container(
         head,
         "ps_server",
-        f"esd-service:{cluster.version}",
+        f"{service.image}:{cluster.version}",
         _USER,
-        ("esd", "serve", "ps"),
-        {
-            "ESD_PS_LISTEN": address,
-            "ESD_PS_METRICS_PORT": str(ports.ps_server_metrics),
-            "ESD_PS_STORE": f"redis://127.0.0.1:{ports.redis}/0",
-        }
+        service.command,
+        service.environment(head.address, {"grpc": ports.ps_server, "metrics": ports.ps_server_metrics})
+        | {"ESD_PS_STORE": f"redis://127.0.0.1:{ports.redis}/0"}
         | password
         | _secured("ESD_PS", secrets),
         cluster.memory.ps_server,
         _probe(address),
-        5,
+        service.health_seconds,
         files=_secret_files("ps_server", secrets),
     )
 
 
 def _dispatcher(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Container:
-    head, ports = cluster.head_host, cluster.ports
+    service, head, ports = SERVICES.dispatcher, cluster.head_host, cluster.ports
     address = join_address(head.address, ports.dispatcher)
+    served = {"grpc": ports.dispatcher, "metrics": ports.dispatcher_metrics, "page": ports.page}
     return Container(
         head,
         "dispatcher",
-        f"esd-service:{cluster.version}",
+        f"{service.image}:{cluster.version}",
         _USER,
-        ("esd", "serve", "dispatcher"),
-        {
-            "ESD_DISPATCHER_LISTEN": address,
-            "ESD_DISPATCHER_METRICS_PORT": str(ports.dispatcher_metrics),
-            "ESD_DISPATCHER_PAGE_PORT": str(ports.page),
-        }
-        | _secured("ESD_DISPATCHER", secrets),
+        service.command,
+        service.environment(head.address, served) | _secured("ESD_DISPATCHER", secrets),
         cluster.memory.dispatcher,
         _probe(address),
-        5,
+        service.health_seconds,
         files=_secret_files("dispatcher", secrets),
     )
 
 
 def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, code: Files | None) -> Container:
-    address = join_address(host.address, cluster.ports.worker)
+    service, ports = SERVICES.worker, cluster.ports
+    address = join_address(host.address, ports.worker)
     return Container(
         host,
         "worker",
-        f"{'esd-cuda' if host.gpus else 'esd-worker'}:{cluster.version}",
+        f"{service.cuda_image if host.gpus else service.image}:{cluster.version}",
         _USER,
-        ("esd", "serve", "worker"),
-        {
+        service.command,
+        service.environment(host.address, {"grpc": ports.worker, "metrics": ports.worker_metrics})
+        | {
             "ESD_WORKER_NAME": host.name,
-            "ESD_WORKER_LISTEN": address,
-            "ESD_WORKER_METRICS_PORT": str(cluster.ports.worker_metrics),
-            "ESD_WORKER_DISPATCHER": join_address(cluster.head_host.address, cluster.ports.dispatcher),
+            "ESD_WORKER_DISPATCHER": join_address(cluster.head_host.address, ports.dispatcher),
             "ESD_WORKER_LINK": repr(host.link),
             # The link between two machines is as slow as it is.
             "ESD_WORKER_SHAPE_LINK": "false",
@@ -176,7 +170,7 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, c
         | _secured("ESD_WORKER", secrets),
         host.memory,
         _probe(address),
-        15,
+        service.health_seconds,
         files=_secret_files(worker_name(host), secrets) | ({CODE: code} if code else {}),
         gpu=bool(host.gpus),
     )

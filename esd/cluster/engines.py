@@ -21,11 +21,11 @@ from esd.cluster.concurrently import for_each
 from esd.cluster.config import Cluster, Host
 from esd.cluster.containers import Container
 from esd.cluster.events import ContainerVisited, ImageCopied, StepListener, ignore
+from esd.cluster.services import SERVICES
 from esd.services.domain.errors import FailedPrecondition, Unavailable
 
 _CLUSTER, _SERVICE, _FINGERPRINT, _FILES = "esd.cluster", "esd.service", "esd.fingerprint", "esd.files"
 _SECOND = 10**9  # in the engine's unit
-_STOP_SECONDS = 15
 _SSH_SECONDS = 30
 
 
@@ -105,7 +105,7 @@ class Engines:
         def stop_and_remove(found: tuple[str, Any]) -> None:
             name, container = found
             with _translated(hosts[name]):
-                container.stop(timeout=_STOP_SECONDS)
+                container.stop(timeout=SERVICES.stop_seconds)
                 container.remove()
 
         containers = self._containers()
@@ -234,9 +234,9 @@ def _arguments(cluster: Cluster, container: Container, image: str, filled: Mappi
         "healthcheck": Healthcheck(
             test=list(container.health),
             interval=container.health_seconds * _SECOND,
-            timeout=5 * _SECOND,
-            retries=10,
-            start_period=60 * _SECOND,
+            timeout=SERVICES.health.timeout_seconds * _SECOND,
+            retries=SERVICES.health.retries,
+            start_period=SERVICES.health.start_seconds * _SECOND,
         ),
         "device_requests": [DeviceRequest(count=1, capabilities=[["gpu"]])] if container.gpu else None,
         "detach": True,
