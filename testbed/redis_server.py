@@ -1,4 +1,4 @@
-"""Real Redis servers on free ports, each with its own directory, stopped at the end of a block."""
+"""Real Redis and Valkey servers on free ports, each with its own directory, stopped at the end of a block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READY = "Ready to accept connections"
 
 
 def await_ready(process: subprocess.Popen[str]) -> None:
-    """Returns when a redis-server takes connections.
+    """Returns when a server takes connections.
 
     Raises:
         RuntimeError: The server ended before; the message holds its output.
@@ -29,7 +29,7 @@ def await_ready(process: subprocess.Popen[str]) -> None:
         if READY in line:
             return
     process.wait()
-    raise RuntimeError(f"redis-server did not start:\n{output}")
+    raise RuntimeError(f"the server did not start:\n{output}")
 
 
 @dataclass
@@ -42,6 +42,7 @@ class RedisServer:
         port: Its port, the same one after each start.
         cli_options: Options of redis-cli, such as for TLS.
         process: The running process, None before `start` and after `kill`.
+        program: The program: a `redis-server`, or a `valkey-server` that is used like it.
     """
 
     directory: Path
@@ -49,6 +50,7 @@ class RedisServer:
     port: int = field(default_factory=free_port)
     cli_options: tuple[str, ...] = ()
     process: subprocess.Popen[str] | None = None
+    program: str = "redis-server"
 
     @property
     def address(self) -> str:
@@ -62,7 +64,7 @@ class RedisServer:
 
     def start(self) -> None:
         """Starts the server on its port, with its earlier data if it has any, and returns when it answers."""
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)]
+        command = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)]
         durable = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
         self.process = subprocess.Popen([*command, *durable, *self.options], stdout=subprocess.PIPE, text=True)
         await_ready(self.process)
@@ -93,9 +95,9 @@ class RedisServer:
 
 
 @contextlib.contextmanager
-def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
+def redis_server(directory: Path, *options: str, program: str = "redis-server") -> Iterator[RedisServer]:
     """A running server, killed at the end of the block."""
-    server = RedisServer(directory, options)
+    server = RedisServer(directory, options, program=program)
     try:
         server.start()
         yield server

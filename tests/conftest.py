@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from esd.dispatcher.solvers.cuda.device import open_device
+from esd.run.valkey import valkey_server
 from esd.services.domain.errors import Unavailable
 from testbed.redis_server import redis_server
 from tests.support.certificates import Certificates
@@ -139,6 +140,20 @@ def own_redis(tmp_path):
     """A Redis that the test may kill and start again."""
     with redis_server(tmp_path) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_valkey(tmp_path_factory):
+    """One Valkey for all tests that empty it themselves and leave it running."""
+    with redis_server(tmp_path_factory.mktemp("valkey"), program=valkey_server()) as server:
+        yield server
+
+
+@pytest.fixture
+def valkey_url(shared_valkey):
+    """The URL of an empty Valkey."""
+    shared_valkey.empty()
+    return shared_valkey.url
 
 
 @pytest.fixture(scope="session")

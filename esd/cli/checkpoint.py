@@ -23,11 +23,13 @@ app = typer.Typer(help="Lists, verifies and restores the checkpoints of a store.
 
 Store = Annotated[
     str | None,
-    typer.Option("--store", help="redis://HOST:PORT/DB or redis+cluster://HOST:PORT.", show_default="ESD_PS_STORE"),
+    typer.Option(
+        "--store", help="redis://HOST:PORT/DB, redis+cluster://HOST:PORT, or valkey.", show_default="ESD_PS_STORE"
+    ),
 ]
 CheckpointDir = Annotated[
     Path | None,
-    typer.Option(help="Directory of a run with --store memory.", show_default="ESD_PS_CHECKPOINT_DIR"),
+    typer.Option(help="Directory of a run with --store memory or valkey.", show_default="ESD_PS_CHECKPOINT_DIR"),
 ]
 TableName = Annotated[str | None, typer.Option("--table", help="Name of the table.", show_default="all of them")]
 Iteration = Annotated[int, typer.Argument(min=0, help="Name of the checkpoint: the iteration that follows it.")]

@@ -18,8 +18,8 @@ Store = Annotated[
     str,
     typer.Option(
         "--store",
-        help="memory, redis://HOST:PORT/DB or redis+cluster://HOST:PORT; rediss for TLS. A password is read from"
-        " the file ESD_PS_STORE_PASSWORD_FILE.",
+        help="memory; valkey: a Valkey server that the run starts; redis://HOST:PORT/DB or redis+cluster://HOST:PORT, "
+        "rediss for TLS: a Redis or Valkey that runs. A password is read from the file ESD_PS_STORE_PASSWORD_FILE.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -111,7 +111,8 @@ CheckpointDir = Annotated[
     Path | None,
     typer.Option(
         file_okay=False,
-        help="with --store memory: where checkpoints are kept, so that the parameter server may die, too.",
+        help="with --store memory: where checkpoints are kept, so that the parameter server may die, too; with --store "
+        "valkey: where its data is kept, which otherwise ends with the run.",
         rich_help_panel=_PANEL,
     ),
 ]

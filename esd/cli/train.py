@@ -16,6 +16,7 @@ from esd.cli.shown_run import ShownRun
 from esd.cli.stopping import run_until_stopped
 from esd.cli.storage import CheckpointDir, Shards, Store, Table
 from esd.dispatcher.service.settings import split_mechanisms
+from esd.run import valkey
 from esd.run.options import TABLE, RunOptions
 from esd.run.results import Result
 from esd.run.seeds import over_seeds
@@ -71,7 +72,8 @@ def command(
     def train_once(chosen: RunOptions, table: str | None, out: Path | None) -> Result:
         if dispatcher is not None and parameter_servers is not None:
             return _train_attached(chosen, dispatcher, parameter_servers, table, continue_from, out)
-        resumed_by = (lambda _: "the same command") if store != "memory" or checkpoint_dir is not None else None
+        kept = store not in ("memory", valkey.STORE) or checkpoint_dir is not None
+        resumed_by = (lambda _: "the same command") if kept else None
         with ShownRun(chosen.mechanism, resumed_by) as shown:
             work = train(
                 chosen,

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pydantic import SecretStr
 
 from esd.dispatcher.service.state.manifest import Manifest
 from esd.ps_server.service.offline import OfflineTable, offline_tables
 from esd.ps_server.service.settings import ParameterServerSettings
-from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound
+from esd.run import valkey
+from esd.run.services import held_address
+from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from esd.services.runtime.process import STOP_WITH_STDIN
 from esd.services.runtime.settings import load
 
 
@@ -102,8 +108,10 @@ def stored_jobs(store: str | None, checkpoint_dir: Path | None, table: str | Non
     """Opens a store, and yields the jobs that have checkpoints in it.
 
     Args:
-        store: URL of a Redis; None: the setting ESD_PS_STORE.
-        checkpoint_dir: directory of a run with the memory store; None: the setting ESD_PS_CHECKPOINT_DIR.
+        store: URL of a Redis; `valkey`: the data that a run's own Valkey has left in `checkpoint_dir`, which is served
+            meanwhile; None: the setting ESD_PS_STORE.
+        checkpoint_dir: directory of a run with the memory store or a Valkey of its own; None: the setting
+            ESD_PS_CHECKPOINT_DIR.
         table: the name of a job's first table; None: all jobs.
 
     Raises:
@@ -115,12 +123,52 @@ def stored_jobs(store: str | None, checkpoint_dir: Path | None, table: str | Non
         settings = settings.model_copy(update={"store": SecretStr("memory"), "checkpoint_dir": checkpoint_dir})
     if store is not None:
         settings = settings.model_copy(update={"store": SecretStr(store), "checkpoint_dir": checkpoint_dir})
-    with offline_tables(settings) as tables:
+    with ExitStack() as stack:
+        if store == valkey.STORE:
+            url = SecretStr(stack.enter_context(_served(settings.checkpoint_dir)))
+            settings = settings.model_copy(update={"store": url, "checkpoint_dir": None})
+        tables = stack.enter_context(offline_tables(settings))
         stored = {each.name: each for each in tables}
         found = [StoredJob(each, stored) for each in tables if table in (None, each.name) and _has_manifests(each)]
         if not found:
             raise NotFound("the store holds no checkpoints" + (f" of table {table}" if table else ""))
         yield found
+
+
+@contextmanager
+def _served(checkpoint_dir: Path | None) -> Iterator[str]:
+    """Serves the data of an ended run meanwhile; yields the URL.
+
+    Raises:
+        InvalidArgument: no Valkey is installed, or no directory is given.
+        FailedPrecondition: no run has kept a Valkey's data in this directory, or a server has the data now.
+        Unavailable: the server has ended before it was ready.
+    """
+    if checkpoint_dir is None:
+        raise InvalidArgument("--store valkey needs the --checkpoint-dir of the run, in which the server's data is")
+    valkey.valkey_server()
+    directory = valkey.kept_below(checkpoint_dir)
+    if not directory.is_dir():
+        raise FailedPrecondition(f"{checkpoint_dir} holds no data of a Valkey; did the run have --store valkey?")
+    with held_address() as address, tempfile.NamedTemporaryFile("rb") as log:
+        command = [sys.executable, "-m", "esd.run.valkey_process", address, str(directory), STOP_WITH_STDIN]
+        with subprocess.Popen(  # noqa: S603 - our own module
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        ) as process:
+            assert process.stdin is not None  # noqa: S101 - started with pipes
+            assert process.stdout is not None  # noqa: S101
+            try:
+                if not process.stdout.readline():
+                    raise Unavailable(f"the Valkey of {directory} did not start: {_last_line(log)}")
+                yield valkey.url_at(address)
+            finally:
+                process.stdin.close()  # the server stops with its standard input
+                process.wait()
+
+
+def _last_line(log: IO[bytes]) -> str:
+    lines = Path(log.name).read_text(errors="replace").splitlines()
+    return lines[-1].removeprefix("error: ") if lines else "it wrote nothing"
 
 
 def verify(jobs: list[StoredJob], iteration: int | None = None) -> list[dict[str, Any]]:

@@ -7,11 +7,14 @@ import contextlib
 import os
 import resource
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from esd.run import valkey
 from esd.run.events import Listener, ignore
 from esd.run.local_settings import LocalSettings
 from esd.run.services import (
@@ -58,10 +61,11 @@ class LocalCluster:
         cache_rows: rows of every worker's cache.
         logs: an existing directory for the services' logs.
         shards: number of parameter-server processes.
-        store: `memory` or a Redis URL. The file of its password is a setting of the parameter servers, as is the
-            authority of its certificate.
+        store: `memory`, the URL of a Redis, or `valkey` for a Valkey server of the cluster's own. The file of a
+            Redis' password is a setting of the parameter servers, as is the authority of its certificate.
         rejoin_seconds: how long the others wait for a worker that has died; None: 60 s.
-        checkpoint_dir: where parameter servers with the memory store keep checkpoints.
+        checkpoint_dir: where parameter servers with the memory store keep checkpoints, and a Valkey of the cluster's
+            own its data; None: the data of that Valkey ends with the cluster.
         decision_log: file of the dispatcher's decision log.
         shadows: mechanisms whose cost is computed for comparison, none if empty; None: the dispatcher's default.
         device: of the workers, as `--device` has it (`cuda`, `cuda:0,cuda:1`); None: ESD_WORKER_DEVICE, or `cpu`.
@@ -93,6 +97,7 @@ class LocalCluster:
         job: JobSpec | None = None,
         listener: Listener = ignore,
     ) -> None:
+        self.stores: list[ServiceProcess] = []
         self.parameter_servers: list[ServiceProcess] = []
         self.workers: list[ServiceProcess] = []
         self._dispatchers: list[ServiceProcess] = []
@@ -123,7 +128,7 @@ class LocalCluster:
     @property
     def services(self) -> list[ServiceProcess]:
         """All services, in the order in which they end."""
-        return [*self.workers, *self._dispatchers, *self.parameter_servers]
+        return [*self.workers, *self._dispatchers, *self.parameter_servers, *self.stores]
 
     @property
     def page(self) -> str | None:
@@ -134,7 +139,10 @@ class LocalCluster:
     def supervisor(self) -> Supervisor:
         """Starts the services again when they die."""
         return Supervisor(
-            self.parameter_servers, self.dispatcher, self.workers, partial(job_is_over, self.dispatcher.address)
+            [*self.parameter_servers, *self.stores],
+            self.dispatcher,
+            self.workers,
+            partial(job_is_over, self.dispatcher.address),
         )
 
     async def see_through(self, work: Coroutine[Any, Any, T], restarts: int, listener: Listener = ignore) -> T:
@@ -168,13 +176,27 @@ class LocalCluster:
         self._stack.push_async_callback(host.close)
         if self._job is not None:
             await host.try_model(self._job, self._listener)
+        kept = self._settings.checkpoint_dir
+        if self._settings.store == valkey.STORE and kept is None:
+            kept = Path(self._stack.enter_context(TemporaryDirectory(prefix="esd-valkey-")))
         # They stop in the opposite order, those of a kind at once.
-        for kind in (self.parameter_servers, self._dispatchers, self.workers):
+        for kind in (self.stores, self.parameter_servers, self._dispatchers, self.workers):
             self._stack.push_async_callback(_stop, kind)
+        if self._settings.store == valkey.STORE and kept is not None:
+            await self._start_valkey(valkey.kept_below(kept))
         await self._start_servers()
         await self._start_dispatcher()
         await asyncio.gather(*(service.wait_ready() for service in (*self._dispatchers, *self.parameter_servers)))
         await self._start_workers(partial(host.start_worker, [STOP_WITH_STDIN]))
+
+    async def _start_valkey(self, directory: Path) -> None:
+        """Starts the cluster's own Valkey, of which the parameter servers then know the URL alone."""
+        address = self._stack.enter_context(held_address())
+        spawn = spawn_module("esd.run.valkey_process", address, str(directory))
+        stored = partial(valkey.stored_bytes, directory)
+        self.stores.append(await start_service("valkey", spawn, {}, self._logs, stored))
+        await self.stores[0].wait_ready()
+        self._settings = replace(self._settings, store=valkey.url_at(address), checkpoint_dir=None)
 
     async def _start_servers(self) -> None:
         spawn = spawn_module("esd.ps_server")

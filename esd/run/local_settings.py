@@ -14,6 +14,8 @@ from typing import Any
 
 from esd.dispatcher.service.settings import DispatcherSettings, check_mechanisms
 from esd.ps_server.service.settings import ParameterServerSettings
+from esd.ps_server.stores.by_url import check_store
+from esd.run import valkey
 from esd.run.devices import worker_devices
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.documents import suggestion
@@ -66,9 +68,9 @@ class LocalSettings:
 
     Attributes:
         workers: their number.
-        store: `memory` or a Redis URL.
+        store: `memory`, the URL of a Redis, or `valkey` until its server has an address.
         shards: number of parameter servers.
-        checkpoint_dir: where parameter servers with the memory store keep checkpoints.
+        checkpoint_dir: where parameter servers with the memory store keep checkpoints, or the Valkey its data.
         decision_log: file of the dispatcher's decision log.
         shadows: mechanisms whose cost is computed for comparison; None: ESD_DISPATCHER_SHADOW_MECHANISMS.
         device: of the workers, as `worker_devices` reads it; None: ESD_WORKER_DEVICE, or `cpu`.
@@ -152,6 +154,18 @@ class LocalSettings:
             decided["rejoin_seconds"] = self.rejoin_seconds
         defaults = {"page_port": 0, "rejoin_seconds": REJOIN_SECONDS}
         return {field: value for field, value in defaults.items() if field not in given} | decided
+
+
+def check_local_store(store: str, checkpoint_dir: Path | None) -> None:
+    """Checks the store of a local run, which may be a Valkey of its own, without opening a file or a connection.
+
+    Raises:
+        InvalidArgument: the store is none, no Valkey is installed, or a checkpoint directory is given for a Redis.
+    """
+    if store == valkey.STORE:
+        valkey.valkey_server()
+    else:
+        check_store(store, checkpoint_dir)
 
 
 def unknown_variables() -> list[str]:

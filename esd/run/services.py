@@ -118,12 +118,12 @@ class ServiceProcess:
 Spawn = Callable[[Mapping[str, str], int], Coroutine[Any, Any, Process]]  # environment, standard error
 
 
-def spawn_module(module: str) -> Spawn:
-    """Returns a function that starts `python -m MODULE`."""
+def spawn_module(module: str, *arguments: str) -> Spawn:
+    """Returns a function that starts `python -m MODULE ARGUMENT...`."""
 
     async def spawn(environment: Mapping[str, str], log: int) -> Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", module, STOP_WITH_STDIN,
+            sys.executable, "-m", module, *arguments, STOP_WITH_STDIN,
             env=environment,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

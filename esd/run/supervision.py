@@ -26,14 +26,14 @@ class Supervisor:
     """Starts the services of a cluster again when they die.
 
     Attributes:
-        parameter_servers: in shard order.
+        servers: the parameter servers, and the store that the cluster has of its own.
         dispatcher: the cluster's dispatcher.
         workers: the workers. A worker that ends without an error is done only if the job is over: SIGTERM may have
             stopped it, or a model may have ended its process.
         job_is_over: returns whether the job of the dispatcher has ended; waits while the dispatcher cannot know.
     """
 
-    parameter_servers: Sequence[ServiceProcess]
+    servers: Sequence[ServiceProcess]
     dispatcher: ServiceProcess
     workers: Sequence[ServiceProcess]
     job_is_over: Callable[[], Awaitable[bool]]
@@ -41,7 +41,7 @@ class Supervisor:
     @property
     def services(self) -> list[ServiceProcess]:
         """All services, in the order in which they stop."""
-        return [*self.workers, self.dispatcher, *self.parameter_servers]
+        return [*self.workers, self.dispatcher, *self.servers]
 
     async def see_through(self, work: Coroutine[Any, Any, T], restarts: int, listener: Listener = ignore) -> T:
         """Returns the result of `work`, and supervises the services until it is there.

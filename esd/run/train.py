@@ -13,7 +13,6 @@ from pathlib import Path
 from esd.data import Dataset
 from esd.data.hot_batches import HotBatches
 from esd.dispatcher.core.planner import check_job
-from esd.ps_server.stores.by_url import check_store
 from esd.run.cache_size import CacheSize
 from esd.run.cluster import LocalCluster
 from esd.run.driver import drive, going_on
@@ -32,7 +31,7 @@ from esd.run.events import (
 )
 from esd.run.export import export_model
 from esd.run.held_out import watched
-from esd.run.local_settings import LocalSettings, unknown_variables
+from esd.run.local_settings import LocalSettings, check_local_store, unknown_variables
 from esd.run.options import TABLE, RunOptions
 from esd.run.patience import patiently
 from esd.run.prepare import PreparedRun, check_address, in_thread, prepare
@@ -92,12 +91,13 @@ async def train(
     Args:
         options: the data, the model and the way of training.
         listener: gets the events of the run (esd.run.events).
-        store: where the rows are: `memory`, or the URL of a Redis.
+        store: where the rows are: `memory`, the URL of a Redis, or `valkey` for a Valkey server of the run's own.
         shards: number of parameter-server processes.
         out: directory for the model (`model.npz`), the record of the run (esd.run.record) and the services' logs; None:
             neither model nor record, and logs in a temporary directory that stays if the run fails.
         table: name of the first table; None: `embeddings`. A table that holds a checkpoint of this job is resumed.
-        checkpoint_dir: with the memory store, where checkpoints are kept.
+        checkpoint_dir: with the memory store, where checkpoints are kept; with `valkey`, where the server keeps its
+            data, which otherwise ends with the run.
         decision_log: file that takes everything that plans depend on besides the samples.
         shadows: mechanisms whose cost on the same stream is computed for comparison, none if empty; None:
             ESD_DISPATCHER_SHADOW_MECHANISMS.
@@ -116,7 +116,7 @@ async def train(
 
     def prepare_local() -> tuple[PreparedRun, CacheSize]:
         require_torch("training on this machine")
-        check_store(store, checkpoint_dir)
+        check_local_store(store, checkpoint_dir)
         LocalSettings(options.workers, store, shards, checkpoint_dir, decision_log, shadows, device).check()
         if decision_log is not None and not decision_log.absolute().parent.is_dir():
             raise InvalidArgument(f"--decision-log {decision_log}: there is no directory {decision_log.parent}")

@@ -1,4 +1,4 @@
-"""A table of every store: in memory, with a checkpoint directory, in one Redis and in a Redis Cluster."""
+"""A table of every store: in memory, with a checkpoint directory, in a Redis, a Valkey and a Redis Cluster."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import pytest
 from tests.support.stores import SPEC, open_url
 
 
-@pytest.fixture(params=["memory", "directory", "redis", "redis+cluster"])
+@pytest.fixture(params=["memory", "directory", "redis", "valkey", "redis+cluster"])
 def url(request):
-    fixtures = {"directory": "tmp_path", "redis": "redis_url", "redis+cluster": "redis_cluster_url"}
+    fixtures = {
+        "directory": "tmp_path",
+        "redis": "redis_url",
+        "valkey": "valkey_url",
+        "redis+cluster": "redis_cluster_url",
+    }
     return request.getfixturevalue(fixtures[request.param]) if request.param in fixtures else request.param
 
 

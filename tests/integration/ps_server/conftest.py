@@ -24,11 +24,11 @@ async def start():
         yield started
 
 
-@pytest.fixture(params=["memory", "directory", "redis"])
+@pytest.fixture(params=["memory", "directory", "redis", "valkey"])
 def any_store(request):
     """Settings of a server, for each kind of store."""
-    if request.param == "redis":
-        return {"store": request.getfixturevalue("redis_url")}
+    if request.param in ("redis", "valkey"):
+        return {"store": request.getfixturevalue(f"{request.param}_url")}
     return {"checkpoint_dir": request.getfixturevalue("tmp_path")} if request.param == "directory" else {}
 
 

@@ -1,4 +1,4 @@
-"""The parameter server over a real Redis: restarts, outages, refusals to start."""
+"""The parameter server over a real Redis and a real Valkey: restarts, outages, refusals to start."""
 
 import asyncio
 import json
@@ -19,6 +19,7 @@ from redis import Redis
 
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
+from esd.run.valkey import valkey_server
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, StorageUnwritable, Unavailable
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.retry import repeated
@@ -44,6 +45,13 @@ async def started(**environment):
     )
     line = await process.stdout.readline()
     return process, json.loads(line) if line else None
+
+
+@pytest.fixture(params=["redis", "valkey"])
+def own_redis(request, tmp_path):
+    """A server that the test may kill and start again."""
+    with redis_server(tmp_path, program="redis-server" if request.param == "redis" else valkey_server()) as server:
+        yield server
 
 
 @pytest.fixture
