@@ -12,6 +12,7 @@ from esd.ps_server.core.store import Store
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.stores.by_url import open_store
 from esd.ps_server.stores.redis.connection import RedisAccess
+from esd.ps_server.stores.redis.room import RedisRoom, redis_room
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.runtime import metrics
 from esd.services.runtime.settings import SettingsError
@@ -26,14 +27,29 @@ def open_configured_store(settings: ParameterServerSettings, shard: Shard) -> St
 
     Raises as `open_store` does, and SettingsError if the password file is not UTF-8.
     """
-    access = RedisAccess(
+    return open_store(
+        settings.store.get_secret_value(),
+        shard,
+        settings.store_timeout_seconds,
+        _access(settings),
+        settings.checkpoint_dir,
+    )
+
+
+def configured_room(settings: ParameterServerSettings) -> RedisRoom:
+    """Returns the memory that the configured Redis has for more rows.
+
+    Raises as `redis_room` does, and SettingsError if the password file is not UTF-8.
+    """
+    return redis_room(settings.store.get_secret_value(), settings.store_timeout_seconds, _access(settings))
+
+
+def _access(settings: ParameterServerSettings) -> RedisAccess:
+    return RedisAccess(
         password=_password(settings),
         authority=settings.store_tls_ca,
         certificate=settings.tls_certificate,
         key=settings.tls_key,
-    )
-    return open_store(
-        settings.store.get_secret_value(), shard, settings.store_timeout_seconds, access, settings.checkpoint_dir
     )
 
 

@@ -1,4 +1,4 @@
-"""The memory and time of training: a worker's as measured on its machine, a planner's by the rows of the caches."""
+"""The memory and time of training: a worker's as measured on its machine, those of other services by their rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,27 @@ from esd.services.domain.tables import TableSpec, slots_of_tables
 # A planner keeps a state, a place in a cache and an order of eviction for each cached row. `benchmarks.memory` measures
 # 113 bytes at 4 million cached rows; the index, which grows by parts, is up to a third larger at other numbers.
 PLANNED_ROW_BYTES = 150
+
+KNOWN_ROW_BYTES = 45  # of a planner that decides which rows are forgotten, for a row that no worker caches
+TIMED_ROW_BYTES = 16  # more, for the order of the last trainings
+SNAPSHOT_ROW_BYTES = 90  # of a planner's snapshot for each row that it knows
+ADMISSION_BYTES = 64 * 2**20  # of a planner that counts the iterations of ids, and as much again in its snapshot
+
+# A stored row has its values, id and version, and a place in an index that is 3/5 to 3/4 full: 27 to 30 bytes more than
+# the values. tests/unit/ps_server/test_needed_bytes.py measures these two, and Redis' row.
+STORED_ROW_BYTES = 30
+NEW_ROW_BYTES = 14  # of a row that was not there at the oldest checkpoint that is kept
+REDIS_NEW_ROW_BYTES = 73  # the same in Redis: a field without a record
+CHECKPOINT_ROW_BYTES = 16
+CHECKPOINT_COPIES = 2.5  # of all rows, while they are written anew; 1 to 1.5 otherwise
+_REDIS_RECORD, _REDIS_FIELD = 9, 57  # bytes of a record that are no values, and of its field without the record
+
+# Processes without rows, caches and samples: proportional set sizes of a local run with two workers.
+SERVER_BYTES = 50 * 2**20
+SERVER_FRAME_BYTES = 150 * 2**20  # at most, of frames on their way
+DISPATCHER_BYTES = 192 * 2**20  # with plans on their way
+DRIVER_BYTES = 100 * 2**20  # of the command that reads the samples
+WORKER_HOST_BYTES = 180 * 2**20  # of the process that workers of a local run are forks of
 
 # A server reads 33 MiB of stored rows per second where 20 other processes share 2 cores, and 150 MiB alone.
 _LOADED_BYTES_PER_SECOND = 8 * 2**20
@@ -28,6 +49,18 @@ def planned_bytes(tables: Sequence[TableSpec], cache_rows: Sequence[int]) -> int
         cache_rows: rows of the first table that each worker's cache holds, [n].
     """
     return PLANNED_ROW_BYTES * sum(max(slots_of_tables(tables, rows)) for rows in cache_rows)
+
+
+def stored_bytes(table: TableSpec) -> int:
+    """Returns the memory of a row at a parameter server that keeps rows itself, or of a copy for a checkpoint."""
+    return table.row_bytes + STORED_ROW_BYTES
+
+
+def redis_bytes(table: TableSpec) -> int:
+    """Returns the memory of a row in Redis, whose allocator (jemalloc) has four sizes between two powers of two."""
+    record = table.row_bytes + _REDIS_RECORD
+    step = 16 if record <= 128 else 1 << ((record - 1).bit_length() - 3)
+    return -(-record // step) * step + _REDIS_FIELD
 
 
 @dataclass(frozen=True, slots=True)
