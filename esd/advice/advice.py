@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from typing import Any
 
+from esd.advice.needs import MEMORY, Needs, Services
 from esd.dispatcher.simulator.sizing.access import AccessTable
 from esd.dispatcher.simulator.sizing.search import Trial
 from esd.dispatcher.simulator.sizing.shapes import fit_shapes
@@ -32,6 +33,8 @@ class Advice:
         policies: seconds of a sample by cache policy, at the recommended sizes.
         predicted_seconds: of a sample by the equations, under random dispatch, at the recommended sizes.
         ways: seconds of a sample by way to synchronise, with the recommended policy.
+        needs: rows of the tables, memory and disk of the services.
+        limits: a sentence for each limit that the run will meet.
         device: where workers train.
     """
 
@@ -45,13 +48,15 @@ class Advice:
     policies: dict[str, float]
     predicted_seconds: float
     ways: dict[str, float]
+    needs: Needs
+    limits: tuple[str, ...]
     device: str = "cpu"
 
     @property
     def command(self) -> str:
         """The command that trains as recommended."""
         device = [] if self.device == "cpu" else ["--device", self.device]
-        return shlex.join(["esd", "train", *_arguments(self.chosen), *device])
+        return shlex.join(["esd", "train", *_arguments(self.chosen), *_of_services(self.needs.services), *device])
 
     @property
     def round_trips(self) -> int:
@@ -76,8 +81,23 @@ class Advice:
             "ways": self.ways,
             "predicted_seconds": self.predicted_seconds,
             "round_trips": self.round_trips,
+            "rows": self.needs.counts.as_json(),
+            "needs": [need.as_json() for need in self.needs.kinds],
+            "local_memory": self.needs.local_memory,
+            "limits": list(self.limits),
             "command": self.command,
         }
+
+
+def _of_services(services: Services) -> list[str]:
+    """Returns the options of `esd train` that decide how the services are started."""
+    given: dict[str, object | None] = {
+        "--store": None if services.store == MEMORY else services.store,
+        "--shards": None if services.shards == 1 else services.shards,
+        "--checkpoint-dir": services.checkpoint_dir,
+        "--shadows": None if services.shadows is None else ",".join(services.shadows) or "none",
+    }
+    return [part for option, value in given.items() if value is not None for part in (option, str(value))]
 
 
 def _arguments(chosen: RunOptions) -> list[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 from esd.advice.advice import Advice
+from esd.advice.limits import free_memory
+from esd.advice.needs import LOCAL, Services
+from esd.advice.row_counts import check_count
 from esd.advice.sizing import Profile, measure, predicted, simulated, size_search
 from esd.advice.steps import StepListener, ignore
+from esd.advice.surroundings import Surroundings
 from esd.advice.ways import ways_to_synchronise
 from esd.run.devices import worker_devices
 from esd.run.options import BALANCED, RunOptions
@@ -30,6 +33,8 @@ def advise(
     batch_limits: str = "16,512",
     device: str = "cpu",
     threads: int = 1,
+    count: str | None = None,
+    services: Services = LOCAL,
     listener: StepListener = ignore,
 ) -> Advice:
     """Measures this machine, and finds by equations and simulations the fastest options on it. Takes minutes.
@@ -41,14 +46,20 @@ def advise(
         batch_limits: where no batch is given, the least and the most samples per worker and iteration.
         device: where workers train: `cpu`, `auto`, `cuda` or `cuda:N`.
         threads: of a worker's CPU kernels.
+        count: samples whose rows are counted, or `all`; None: as `count_rows` has it.
+        services: how the services will be started.
         listener: gets a line before each step.
 
     Raises:
         InvalidArgument: an option is wrong, or is one that an advice finds.
         ResourceExhausted: the memory does not hold a worker, or a cache for the rows of one iteration.
+        SettingsError: a variable of the services is wrong.
+        Unavailable: the Redis that will keep the rows is out of reach.
     """
     _check(chosen, device)
-    available = _free_memory() / 2 if memory is None else parse_size(memory)
+    check_count(count)
+    surroundings = Surroundings.of(chosen, services)
+    available = free_memory() / 2 if memory is None else parse_size(memory)
     listener(f"profile of {chosen.data}")
     profile = Profile.of(chosen, samples)
     batches = _batches(chosen, batch_limits, profile.table.samples)
@@ -76,8 +87,10 @@ def advise(
     sync = min(others, key=lambda way: others[way].seconds)
     if chosen.sync in others and ways[sync].seconds >= _BETTER * policies[fastest].seconds:
         sync = chosen.sync
+    planned = replace(planned, sync=sync)
+    needs, limits = surroundings.needs_of(planned, profile, footprint, ways[sync], device, count, listener)
     return Advice(
-        chosen=replace(planned, sync=sync),
+        chosen=planned,
         memory=available,
         table=profile.table,
         room=profile.table.room(profile.job(chosen).tables),
@@ -87,6 +100,8 @@ def advise(
         policies={policy: trial.seconds for policy, trial in policies.items()},
         predicted_seconds=predicted(chosen, profile, footprint, best.batch, best.cache_rows),
         ways={way: trial.seconds for way, trial in ways.items()},
+        needs=needs,
+        limits=limits,
         device=device,
     )
 
@@ -99,12 +114,6 @@ def _check(chosen: RunOptions, device: str) -> None:
         raise InvalidArgument(f"esd plan finds the samples per worker: --workloads is equal or {BALANCED}, not a list")
     if chosen.hot_batches:
         raise InvalidArgument("esd plan finds batches of samples as they come: leave out --hot-batches")
-    if chosen.max_rows:
-        raise InvalidArgument("esd plan has no --max-rows: it counts what all rows of the data need")
-    if chosen.row_ttl:
-        raise InvalidArgument("esd plan has no --row-ttl: it counts what all rows of the data need")
-    if chosen.admit_after > 1:
-        raise InvalidArgument("esd plan has no --admit-after: it counts what all rows of the data need")
     if not re.fullmatch(DEVICE, device):
         raise InvalidArgument(f"--device is {device!r}, it must be cpu, auto, cuda or cuda:N")
     worker_devices(device, 1)
@@ -132,11 +141,3 @@ def _batches(chosen: RunOptions, limits: str, samples: int) -> list[int]:
             f"{chosen.workers} workers: profile more (--samples), or choose smaller batches"
         )
     return batches
-
-
-def _free_memory() -> float:
-    """Returns the bytes that this machine can give to new processes."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return 1024.0 * int(line.split()[1])
-    raise InvalidArgument("this system does not tell how much memory is free: give --memory")

@@ -23,7 +23,7 @@ from esd.run.stream import READ_SAMPLES, first_samples, global_batches
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.dense_sums import parse_dense_sum
 from esd.services.domain.footprint import Footprint
-from esd.services.domain.jobs import JobSpec
+from esd.services.domain.jobs import JobSpec, RowLimitPolicy
 from esd.services.domain.plans import IterationPlan
 from esd.services.runtime.extras import require_torch
 
@@ -44,6 +44,11 @@ class Profile:
     dataset: Dataset
     samples: Sequence[SampleBatch]
     table: AccessTable
+
+    @property
+    def sample_bytes(self) -> float:
+        """Bytes of a sample in a message, in the mean."""
+        return sum(batch.nbytes for batch in self.samples) / self.table.samples
 
     @classmethod
     def of(cls, chosen: RunOptions, count: int) -> Profile:
@@ -106,7 +111,8 @@ def simulated(chosen: RunOptions, profile: Profile, footprint: Footprint, batch:
     Raises:
         ResourceExhausted: the rows of an iteration do not fit the cache.
     """
-    job = profile.job(replace(chosen, batch=batch, measured_links=False))
+    most = chosen.max_rows if chosen.at_max_rows is RowLimitPolicy.FORGET else 0  # too many rows: the counts report it
+    job = profile.job(replace(chosen, batch=batch, measured_links=False, max_rows=most))
     planner = Planner(job, chosen.bandwidths(), [cache_rows] * chosen.workers)
     totals = simulate(
         planner,
@@ -140,10 +146,10 @@ def measure(chosen: RunOptions, profile: Profile, device: str, threads: int) -> 
         FailedPrecondition: torch is not installed.
     """
     require_torch("measuring the model for a plan")
-    alone = replace(chosen.under("random"), workers=1, links="1g", workloads=None)
+    alone = replace(chosen.under("random"), workers=1, links="1g", workloads=None, max_rows=0)
     small, large = (_plans(replace(alone, batch=size), profile) for size in _MEASURED)
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        return process.submit(_measure, profile.job(alone), small, large, device, threads).result()
+        return process.submit(_measure, _of_all_rows(profile.job(alone)), small, large, device, threads).result()
 
 
 def _measure(
@@ -155,9 +161,14 @@ def _measure(
     return measure_footprint(job, small, large, device, threads)
 
 
+def _of_all_rows(job: JobSpec) -> JobSpec:
+    """Returns the job with all ids trained, and no row forgotten: a worker's memory of a row does not depend on it."""
+    return replace(job, admit_afters=(), row_ttls=())
+
+
 def _plans(alone: RunOptions, profile: Profile) -> list[IterationPlan]:
     """Returns the plans of one worker's first iterations. Where the data is short, it begins again."""
-    job = profile.job(alone)
+    job = _of_all_rows(profile.job(alone))
     planner = Planner(job, alone.bandwidths(), [profile.table.room(job.tables)])
 
     def endless() -> Iterator[SampleBatch]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from esd.advice.advice import SHARES, Advice
+from esd.cli.needs_report import needs_table, rows_table
 from esd.cli.tables import print_figures, print_table
 from esd.dispatcher.simulator.sizing.shapes import fit_shapes
 from esd.services.domain.errors import InvalidArgument
@@ -19,8 +20,13 @@ from esd.services.runtime.extras import is_missing
 def print_advice(advice: Advice) -> None:
     """Prints tables on standard output; the last line is the command."""
     console = Console()
-    for table in (_profile(advice), _footprint(advice.footprint), _trials(advice), _recommended(advice)):
+    tables = _profile(advice), _footprint(advice.footprint), _trials(advice), _recommended(advice)
+    for table in (*tables, rows_table(advice.needs.counts), needs_table(advice.needs)):
         (print_table if table.show_header else print_figures)(table)
+        console.print()
+    for limit in advice.limits:
+        console.print(f"limit: {limit}", style="yellow", highlight=False, soft_wrap=True, markup=False)
+    if advice.limits:
         console.print()
     console.print(advice.command, soft_wrap=True, highlight=False)
 

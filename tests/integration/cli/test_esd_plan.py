@@ -17,10 +17,15 @@ from typer.testing import CliRunner
 
 from esd.advice import sizing
 from esd.cli.main import app
+from esd.data import open_data
+from esd.run.stream import first_samples
+from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError
+from testbed.redis_server import redis_server
 
 DATA = "synthetic:zipf?keys=20000&fields=5"
 RUN = ("--data", DATA, "--dim", "32", "--workers", "2", "--links", "200m,50m", "--mechanism", "laia")
+RUN = (*RUN, "--count", "8000")
 
 
 def invoke(command: str, *arguments: str) -> str:
@@ -80,10 +85,40 @@ def test_the_command_is_one_that_the_simulator_takes(advice: dict) -> None:
     assert counted["cost_seconds"] / counted["samples"] == pytest.approx(best["cost_seconds"], rel=0.3)
 
 
+def test_rows_and_needs_of_the_services_are_those_of_the_run(advice: dict) -> None:
+    rows, needs = advice["rows"], {need["service"]: need for need in advice["needs"]}
+    samples = SampleBatch.concatenate(list(first_samples(open_data(DATA, 1000, seed=0), 8000)))
+    assert (rows["samples"], rows["whole"], rows["error"]) == (8000, False, 0)
+    assert [table["rows"] for table in rows["tables"]] == [len(np.unique(samples.ids))]
+    assert list(needs) == ["parameter server", "dispatcher", "worker", "command"]
+    assert needs["parameter server"]["memory"]["rows"] == rows["rows"] * (33 * 4 + 30)
+    assert needs["worker"]["processes"] == 2
+    assert advice["local_memory"] == sum(need["processes"] * need["memory_of_each"] for need in needs.values())
+    assert advice["limits"] == []
+
+
+def test_rules_of_rows_are_simulated_and_limits_are_told(tmp_path: Path) -> None:
+    """A Redis that is too small, and more rows than the run may have, of the ids that are admitted."""
+    with redis_server(tmp_path, "--maxmemory", "1mb") as redis:
+        options = ("--admit-after", "2", "--max-rows", "3000", "--batch", "32", "--store", redis.url)
+        arguments = ("--samples", "4000", *options)
+        advice = json.loads(invoke("plan", *RUN, *arguments, "--json"))
+        (table,) = advice["rows"]["tables"]
+        assert 3000 < table["rows"] < 0.8 * table["ids"]
+        assert advice["recommended"]["cache_rows"] < table["rows"]
+        full, refused = sorted(advice["limits"])
+        assert full.startswith("Redis at 127.0.0.1")
+        assert f"will have {table['rows']:,} rows, and --max-rows allows 3,000" in refused
+        _, _, *printed = shlex.split(advice["command"])
+        for option, value in zip(options[::2], options[1::2], strict=True):
+            assert printed[printed.index(option) + 1] == value
+        assert f"limit: {refused}" in " ".join(invoke("plan", *RUN, *arguments).split())
+
+
 def test_rows_are_replicated_where_that_is_faster_and_as_many_as_are_best() -> None:
     """Small rows, few of which make up most lookups, on links that bind: the command trains so."""
     stream = ("--data", "synthetic:avazu?skew=1.8", "--dim", "8", "--hidden", "8", "--links", "5m", "--workers", "4")
-    options = (*stream, "--mechanism", "random", "--samples", "20000", "--batch", "32")
+    options = (*stream, "--mechanism", "random", "--samples", "20000", "--batch", "32", "--count", "20000")
     advice = json.loads(invoke("plan", *options, "--json"))
     ways, sync = advice["ways"], advice["recommended"]["sync"]
     assert sync.startswith("replicated:")
@@ -112,9 +147,14 @@ def test_a_batch_that_is_given_stays_and_little_memory_makes_a_small_cache(advic
         (["--cache-rows", "9"], "--cache-rows and --cache-ratio are what esd plan finds"),
         (["--workloads", "3,5"], "--workloads is equal or balanced"),
         (["--hot-batches", "9"], "leave out --hot-batches"),
-        (["--max-rows", "9"], "has no --max-rows"),
-        (["--row-ttl", "9"], "has no --row-ttl"),
-        (["--admit-after", "2"], "has no --admit-after"),
+        (["--count", "many"], "--count is 'many', it must be all or a number of samples"),
+        (["--store", "mysql://host"], "is neither memory nor a URL of"),
+        (
+            ["--store", "redis://127.0.0.1:1", "--checkpoint-dir", "kept"],
+            "a checkpoint directory is for the memory store",
+        ),
+        (["--shadows", "fastest"], "--shadows: "),
+        (["--store", "redis://127.0.0.1:1"], "Redis at 127.0.0.1:1 is out of reach"),
         (["--memory", "plenty"], "'plenty' is not a positive number of bytes"),
         (["--memory", "1m", "--batch", "8"], "beside its samples and rows, and is given 1 MB"),
         (["--links", "200m,fast"], "link speed 'fast' is not a positive number"),
