@@ -75,6 +75,7 @@ def _block(name: str, program: Program, variables: dict[str, str]) -> str:
             environment[f"{program.prefix}_{field.upper()}"] = variable(its_name, program.settings[field])
     if name == "worker":
         environment[f"{program.prefix}_DISPATCHER"] = _address("dispatcher")
+        environment[f"{program.prefix}_LAN"] = "${LAN:-}"
     published = {its_name: program.ports[port] for (owner, port), its_name in _PUBLISHED.items() if owner == name}
     if published:
         block["ports"] = [

@@ -75,7 +75,17 @@ Workers = Annotated[int, typer.Option(**within("workers"), help="Number of worke
 Links = Annotated[
     str,
     typer.Option(
-        help="Link of each worker in bits per second, or one for all: 500m,500m,50m,50m.", rich_help_panel=CLUSTER
+        help="Link of each machine in bits per second, or one for all: 500m,500m,50m,50m. Rows, plans, samples, dense "
+        "sums and checkpoints share it, in each direction.",
+        rich_help_panel=CLUSTER,
+    ),
+]
+Lan = Annotated[
+    str | None,
+    typer.Option(
+        help="Speed of a second network of each machine, for the all-reduce and the direct rows between workers.",
+        show_default="none: they share the link",
+        rich_help_panel=CLUSTER,
     ),
 ]
 Mechanism = Annotated[str, typer.Option(help=f"Dispatch mechanism: {', '.join(MECHANISMS)}.", rich_help_panel=DISPATCH)]
@@ -295,6 +305,7 @@ _DECLARED: dict[str, Any] = {
     "loss": LossOption,
     "workers": Workers,
     "links": Links,
+    "lan": Lan,
     "measured_links": MeasuredLinks,
     "mechanism": Mechanism,
     "alpha": Alpha,

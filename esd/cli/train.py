@@ -27,6 +27,7 @@ from esd.services.runtime.security import Credentials
 # Options that were decided where the services were started.
 _OF_THE_SERVICES = (
     "links",
+    "lan",
     "cache_ratio",
     "cache_rows",
     "store",

@@ -59,6 +59,8 @@ class LocalCluster:
     Args:
         worker_links: speed of every worker's link, bytes per second; there is one worker for each.
         cache_rows: rows of every worker's cache.
+        lan: speed of a second network that every worker has for what goes between workers, bytes per second; None:
+            there is none.
         logs: an existing directory for the services' logs.
         shards: number of parameter-server processes.
         store: `memory`, the URL of a Redis, or `valkey` for a Valkey server of the cluster's own. The file of a
@@ -86,6 +88,7 @@ class LocalCluster:
         worker_links: Sequence[float],
         cache_rows: Sequence[int],
         logs: Path,
+        lan: float | None = None,
         shards: int = 1,
         store: str = "memory",
         rejoin_seconds: float | None = None,
@@ -103,6 +106,7 @@ class LocalCluster:
         self._dispatchers: list[ServiceProcess] = []
         self._worker_links = worker_links
         self._cache_rows = cache_rows
+        self._second_network = {} if lan is None else {"lan": lan}
         self._logs = logs
         self._settings = LocalSettings(
             workers=len(worker_links),
@@ -219,6 +223,7 @@ class LocalCluster:
                 link=link,
                 cache_rows=rows,
                 device=devices[slot],
+                **self._second_network,
             )
             await self._start_one(self.workers, name, spawn, "ESD_WORKER_", settings)
 

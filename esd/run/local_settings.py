@@ -54,6 +54,7 @@ NOT_TAKEN: Mapping[type[ServerSettings], Mapping[str, str]] = {
         "name": "a local run names its workers itself",
         "dispatcher": "the workers of a local run belong to its own dispatcher",
         "link": "--links decides it in a local run",
+        "lan": "--lan decides it in a local run",
         "cache_rows": "--cache-rows or --cache-ratio decides it in a local run",
         "code": "a local run finds models of one's own in its working directory and by PYTHONPATH",
         "advertise_host": _ADDRESS,

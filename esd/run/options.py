@@ -31,7 +31,7 @@ from esd.services.domain.mechanisms import MAX_HORIZON, OPTIONS, Criterion, Laia
 from esd.services.domain.schedules import Schedule
 from esd.services.domain.sync import parse_sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
-from esd.services.domain.units import parse_size
+from esd.services.domain.units import parse_size, parse_speed
 
 DEFAULT_BATCH = 64
 BALANCED = "balanced"
@@ -88,7 +88,9 @@ class RunOptions:
         hidden: widths of the model's hidden layers, `256,128`.
         loss: loss of the model.
         workers: n, 1 to 64.
-        links: speed of every worker's link in bits per second, `500m,50m`, or one speed for all.
+        links: speed of every machine's link in bits per second, `500m,50m`, or one speed for all. All that a worker
+            sends and receives shares it.
+        lan: speed of a second network for what goes between workers; None: there is none.
         measured_links: whether link speeds follow measurements.
         mechanism: the dispatch mechanism, one of `esd.dispatcher.core.mechanisms.MECHANISMS`.
         alpha: share of the samples that the exact solver assigns, `0` to `1`, or `auto`.
@@ -146,6 +148,7 @@ class RunOptions:
     loss: Loss = Loss.BCE
     workers: int = 4
     links: str = "500m"
+    lan: str | None = None
     measured_links: bool = False
     mechanism: str = "joint"
     alpha: str = "1"
@@ -228,6 +231,10 @@ class RunOptions:
     def bandwidths(self) -> tuple[float, ...]:
         """Returns the speed of every worker's link, bytes per second."""
         return parse_links(self.links, self.workers)
+
+    def lan_bandwidth(self) -> float | None:
+        """Returns the speed of the second network, bytes per second, or None if there is none."""
+        return None if self.lan is None else parse_speed(self.lan)
 
     def job(
         self,

@@ -122,7 +122,7 @@ async def train(
             raise InvalidArgument(f"--decision-log {decision_log}: there is no directory {decision_log.parent}")
         prepared = prepare(options, table=name)
         cache = options.cache_size(prepared.stream.whole)
-        options.bandwidths()  # looks at the links
+        options.bandwidths(), options.lan_bandwidth()  # looks at the links
         check_job(prepared.job, [cache.rows] * options.workers)
         return prepared, cache
 
@@ -135,6 +135,7 @@ async def train(
             worker_links=options.bandwidths(),
             cache_rows=[cache.rows] * options.workers,
             logs=logs,
+            lan=options.lan_bandwidth(),
             shards=shards,
             store=store,
             checkpoint_dir=checkpoint_dir,

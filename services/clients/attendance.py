@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import grpc
 
-from esd.services.clients.link_count import LinkCount
 from esd.services.clients.plan_position import PlanPosition
+from esd.services.clients.traffic import Traffic
 from esd.services.clients.unanswered import Unanswered
 from esd.services.domain.errors import EsdError, Unavailable
 from esd.services.domain.plans import PlanMessage
@@ -50,7 +50,7 @@ class Attendance:
         phase: returns the worker's phase, for each heartbeat.
         timeout: seconds within which the dispatcher must answer; after that the stream counts as broken.
         patience: seconds for which a stream is opened again while the dispatcher is away.
-        count: counts the bytes of the messages; None: they are not counted.
+        traffic: the link that the messages pass; None: one without a limit.
     """
 
     def __init__(
@@ -62,14 +62,15 @@ class Attendance:
         *,
         timeout: float,
         patience: float,
-        count: LinkCount | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self._open_stream = open_stream
         self._lease = lease
         self._phase = phase
         self._timeout = timeout
         self._patience = patience
-        self._count = count or LinkCount()
+        self._traffic = traffic or Traffic()
+        self._arriving = False  # whether a message passes the link
         self._position = PlanPosition(from_iteration)
         self._unanswered = Unanswered()
         # The dispatcher bounds it: it sends a worker few plans beyond those that the worker has confirmed.
@@ -183,7 +184,7 @@ class Attendance:
                 joined = Joined()
                 async for data in call:
                     backoff.reset()
-                    self._count.received(plans=len(data))
+                    await self._arrive(len(data))
                     if (message := joined.add(data)) is not None:
                         self._receive(decode_response(message))
                     if self._position.must_reopen():
@@ -195,6 +196,15 @@ class Attendance:
             writing.cancel()
             call.cancel()
 
+    async def _arrive(self, size: int) -> None:
+        """Returns when a message has passed the link. Meanwhile the dispatcher does not count as silent."""
+        self._traffic.received(plans=size)
+        self._arriving = True
+        try:
+            await self._traffic.receive_in_parts(size)
+        finally:
+            self._arriving = False
+
     async def _write(self, call: Any) -> None:
         """Sends the opening message, then all unanswered messages, then new messages."""
         position = self._position
@@ -203,7 +213,8 @@ class Attendance:
             self._unanswered.send_again()
             while True:
                 message = await self._unanswered.next_to_send()
-                self._count.sent(plans=len(message))
+                await self._traffic.send_in_parts(len(message))
+                self._traffic.sent(plans=len(message))
                 await call.write(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # the reader of the stream gets the reason
@@ -230,7 +241,8 @@ class Attendance:
 
     def _keep_alive(self) -> None:
         """Sends a heartbeat at intervals, and cancels a stream on which the dispatcher has stopped answering."""
-        if self._call is not None and self._unanswered.waits_since(time.monotonic()) > self._timeout:
+        silent = not self._arriving and self._unanswered.waits_since(time.monotonic()) > self._timeout
+        if self._call is not None and silent:
             self._call.cancel()  # its reader opens another one
         self._unanswered.beat(self._phase())
         pause = min(self._lease.heartbeat_seconds / 2, self._timeout)

@@ -18,9 +18,9 @@ from esd.protos import dispatcher_pb2 as pb
 from esd.protos import dispatcher_pb2_grpc
 from esd.services.clients.attendance import Attendance, idle
 from esd.services.clients.attendance_aside import AttendanceAside
-from esd.services.clients.link_count import LinkCount
 from esd.services.clients.plan_watch import watched_plans
 from esd.services.clients.read_ahead import read_ahead
+from esd.services.clients.traffic import Traffic
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, NotFound, Unavailable
 from esd.services.domain.hybrid import HybridProblem, HybridResult
@@ -250,15 +250,17 @@ class AsyncDispatcherClient:
         from_iteration: int = 0,
         *,
         phase: Callable[[], WorkerPhase] = idle,
-        count: LinkCount | None = None,
+        traffic: Traffic | None = None,
     ) -> Attendance:
         """Takes part in one epoch as `attend` does, in this event loop.
 
         It saves the way between two threads, and loses the lease where a step blocks the loop for longer than that.
-        `count` counts the bytes of the stream.
+        The messages of the stream pass `traffic`.
         """
         timeout, patience = self._timeout, self._patience
-        return Attendance(self._attend, lease, from_iteration, phase, timeout=timeout, patience=patience, count=count)
+        return Attendance(
+            self._attend, lease, from_iteration, phase, timeout=timeout, patience=patience, traffic=traffic
+        )
 
     async def _repeated(self, method: Any, request: Any) -> Any:
         return await repeated(lambda: _answer(method, request), self._patience, on=AWAY)

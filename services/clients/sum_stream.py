@@ -175,7 +175,7 @@ class SumStream:
         try:
             with domain_errors():
                 while (message := await self._call.read()) is not _EOF:
-                    await _pass(self._traffic.receive, len(message), self._traffic.chunk_bytes)
+                    await self._traffic.receive_in_parts(len(message))
                     self._traffic.received(dense=len(message))
                     self._receive(message)
         except EsdError as broken:
@@ -230,7 +230,7 @@ class SumStream:
         vector, name = self._unsent[0]
         values = None if vector.zeros else vector.values[name.start : name.start + name.values]
         message = encode_piece(SumPiece(name, values), self._received)
-        await _pass(self._traffic.send, len(message), self._traffic.chunk_bytes)
+        await self._traffic.send_in_parts(len(message))
         self._traffic.sent(dense=len(message))
         self._expected.append(self._unsent.popleft())
         await call.write(message)
@@ -255,9 +255,3 @@ class SumStream:
             self._refused = True
             raise error_of(answer.code, answer.reason, answer.message)
         return answer
-
-
-async def _pass(link: Any, size: int, chunk: int) -> None:
-    """Lets a message pass the link in parts, between which others may."""
-    for start in range(0, size, chunk):
-        await link(min(chunk, size - start))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from esd.services.wire.rows import CHUNK_BYTES
 
@@ -39,6 +40,16 @@ class Traffic:
         """Returns when a message of `size` bytes counts as arrived."""
         await _passed(self.down(size))
 
+    async def send_in_parts(self, size: int) -> None:
+        """Returns when a message of any size may be sent. Other messages may leave between its parts."""
+        for part in self._parts(size):
+            await self.send(part)
+
+    async def receive_in_parts(self, size: int) -> None:
+        """Returns when a message of any size counts as arrived. Other messages may arrive between its parts."""
+        for part in self._parts(size):
+            await self.receive(part)
+
     def push_begins(self) -> None:
         """Records that a push begins; pushes may overlap."""
 
@@ -48,6 +59,10 @@ class Traffic:
     def deadline(self, size: int, timeout: float) -> float:  # noqa: ARG002
         """Returns the deadline of a call that moves `size` bytes and may wait for another `timeout` seconds."""
         return timeout
+
+    def _parts(self, size: int) -> Iterator[int]:
+        for start in range(0, size, self.chunk_bytes):
+            yield min(self.chunk_bytes, size - start)
 
 
 async def _passed(wait: float) -> None:

@@ -29,7 +29,7 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
 
 def megabits_per_second(project: Project, sender: str, receiver: str) -> float:
     """Sends a few megabytes over TCP."""
-    address = inspect(receiver)["NetworkSettings"]["Networks"][f"{project.name}_rows"]["IPAddress"]
+    address = inspect(receiver)["NetworkSettings"]["Networks"][f"{project.name}_link"]["IPAddress"]
     receiving = subprocess.Popen(
         ["docker", "exec", receiver, "python3", "-c", _RECEIVE], stdout=subprocess.PIPE, text=True
     )

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import torch
 
-from esd.services.clients.link_count import LinkCount
 from esd.services.domain.dense_sums import AllReduce, DenseSum, LowRank, ServerSum
 from esd.services.domain.plans import Membership
 from esd.services.runtime.leavable_thread import LeavableThread
 from esd.worker.service.parameter_servers import ParameterServers
+from esd.worker.service.ring_link import RingLink
 from esd.worker.training.all_reduce import GroupStore, RingReducer, join_group
 from esd.worker.training.reducer import Alone, DenseReducer
 from esd.worker.training.server_sum import ServerReducer
@@ -29,7 +29,7 @@ class Meeting:
         host: at which the other workers reach this one.
         device: of the model.
         patience: seconds to wait for the others, here and in every sum.
-        count: counts the bytes on the link.
+        link: that a ring of workers shares.
         thread: for calls that block.
     """
 
@@ -39,7 +39,7 @@ class Meeting:
     host: str
     device: torch.device
     patience: float
-    count: LinkCount
+    link: RingLink
     thread: LeavableThread
 
 
@@ -60,7 +60,7 @@ async def _join_ring(meeting: Meeting) -> RingReducer:
         if meeting.device.type == "cuda":
             torch.cuda.set_device(meeting.device)
         return join_group(
-            meeting.membership, meeting.store, meeting.host, meeting.device.type, meeting.patience, meeting.count
+            meeting.membership, meeting.store, meeting.host, meeting.device.type, meeting.patience, meeting.link
         )
 
     return await asyncio.wrap_future(meeting.thread.submit(join))

@@ -15,7 +15,6 @@ import torch
 
 from esd.services.clients.attendance import Attendance
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.clients.link_count import LinkCount
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.plans import EndOfStream, Membership, PlanMessage, Reload
@@ -32,6 +31,7 @@ from esd.worker.service.inbox import Inbox
 from esd.worker.service.link import Link
 from esd.worker.service.parameter_servers import ParameterServers
 from esd.worker.service.peers import Peers
+from esd.worker.service.ring_link import RingLink
 from esd.worker.service.servicer import WorkerService
 from esd.worker.service.settings import WorkerSettings
 from esd.worker.service.table_mover import TableMover
@@ -71,7 +71,7 @@ class WorkerEpoch:
     Args:
         settings: of this worker.
         attendance: gives the plans and takes the reports.
-        count: counts the bytes on the link.
+        link: of the machine, which all messages share.
         dispatcher: lets the members of the epoch tell each other something.
         lease: of this worker.
         host: at which the other workers reach this one.
@@ -87,7 +87,7 @@ class WorkerEpoch:
         self,
         settings: WorkerSettings,
         attendance: Attendance,
-        count: LinkCount,
+        link: Link,
         dispatcher: AsyncDispatcherClient,
         lease: Lease,
         host: str,
@@ -98,7 +98,9 @@ class WorkerEpoch:
         self.membership: Membership | None = None
         self._settings = settings
         self._attendance = attendance
-        self._count = count
+        self._link = link
+        # A second network for what goes between workers, if there is one. Its bytes are not the link's.
+        self._lan = Link(settings.lan, shape=settings.shape_link) if settings.lan else link
         self._dispatcher = dispatcher
         self._lease = lease
         self._host = host
@@ -131,10 +133,9 @@ class WorkerEpoch:
         )
         self._service.joined(membership.slot, book)
 
-        link = Link(settings.link, shape=settings.shape_link, count=self._count)
         async with (
-            aclosing(ParameterServers(job, membership.slot, link, settings, membership.epoch)) as servers,
-            self._peers_of(membership, link) as peers,
+            aclosing(ParameterServers(job, membership.slot, self._link, settings, membership.epoch)) as servers,
+            self._peers_of(membership) as peers,
             asyncio.TaskGroup() as moves,  # ends before the channels are closed
         ):
             await servers.create_tables(membership.claimant)
@@ -171,7 +172,7 @@ class WorkerEpoch:
                 book,
                 mover,
                 lambda current, rows_trained: caller.train(partial(begin, current, rows_trained)),
-                link,
+                self._link,
                 confirm,
                 checkpoints.take,
                 sync=job.sync,
@@ -195,7 +196,7 @@ class WorkerEpoch:
 
     def _with_link(self, report: R) -> R:
         """Adds everything that the link has carried since the report before."""
-        return replace(report, transfers=report.transfers + self._count.take())
+        return replace(report, transfers=report.transfers + self._link.count.take())
 
     async def _join_sums(self, membership: Membership, servers: ParameterServers) -> DenseReducer:
         return await join_sums(
@@ -206,19 +207,19 @@ class WorkerEpoch:
                 self._host,
                 self._training.device,
                 self._settings.peer_timeout,
-                self._count,
+                RingLink(self._lan, asyncio.get_running_loop()),
                 self._group_thread,
             )
         )
 
     @asynccontextmanager
-    async def _peers_of(self, membership: Membership, link: Link) -> AsyncIterator[Peers]:
+    async def _peers_of(self, membership: Membership) -> AsyncIterator[Peers]:
         """Lets the other workers send rows here, and gives the way to them."""
         tables, within = membership.job.tables, self._settings.peer_timeout
         inbox = Inbox(membership.epoch, membership.slot, membership.iteration, tables, within)
-        self._service.deliveries.begin(inbox, link)
+        self._service.deliveries.begin(inbox, self._lan)
         try:
-            async with aclosing(Peers(membership, inbox, link, self._settings)) as peers:
+            async with aclosing(Peers(membership, inbox, self._lan, self._settings)) as peers:
                 yield peers
         finally:
             self._service.deliveries.end()

@@ -7,7 +7,6 @@ import logging
 
 from esd.services.clients.attendance import Attendance
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.clients.link_count import LinkCount
 from esd.services.domain.errors import EsdError, NotFound, StaleEpoch, StaleVersion
 from esd.services.domain.reports import FailureReport, Lease, Registration, WorkerPhase
 from esd.services.runtime.retry import AWAY
@@ -16,6 +15,7 @@ from esd.services.runtime.settings import join_address, split_address
 from esd.services.runtime.tasks import first_failure
 from esd.worker.service.caller import Caller
 from esd.worker.service.epoch import Training, WorkerEpoch
+from esd.worker.service.link import Link, TrafficBeside
 from esd.worker.service.servicer import WorkerService
 from esd.worker.service.settings import WorkerSettings
 
@@ -87,12 +87,13 @@ class WorkerJob:
 
     async def _attend(self, lease: Lease) -> Lease | None:
         """Takes part in one epoch. Returns the lease for the next one, or None at the end of the stream."""
-        count = LinkCount()
-        async with self._dispatcher.attend_here(lease, phase=self._phase, count=count) as attendance:
+        link = Link(self._settings.link, shape=self._settings.shape_link)
+        attending = self._dispatcher.attend_here(lease, phase=self._phase, traffic=TrafficBeside(link))
+        async with attending as attendance:
             self._epoch = WorkerEpoch(
                 self._settings,
                 attendance,
-                count,
+                link,
                 self._dispatcher,
                 lease,
                 self._host,

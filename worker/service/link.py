@@ -1,4 +1,4 @@
-"""The worker's link to the parameter servers and to the other workers."""
+"""The links of a worker's machine, which all that it sends and receives shares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST_TO_MEASURE = 0.05  # seconds of full speed; a shorter push would measure 
 
 
 class Link(Traffic):
-    """Both directions of one link, shared by all rows that the worker sends and receives.
+    """Both directions of one link, shared by all messages that the worker sends and receives.
 
     Attributes:
         shaped: whether this link limits the speed of the traffic.
@@ -25,15 +25,14 @@ class Link(Traffic):
         count: counts the bytes that pass.
     """
 
-    def __init__(self, speed: float, *, shape: bool, count: LinkCount | None = None) -> None:
+    def __init__(self, speed: float, *, shape: bool) -> None:
         """Opens the link.
 
         Args:
             speed: bytes per second, in each direction.
             shape: whether to limit the traffic to that speed; otherwise the network limits it.
-            count: counts the bytes that pass, and the bytes of the dispatcher's stream; None: a new one.
         """
-        self.count = count or LinkCount()
+        self.count = LinkCount()
         self.chunk_bytes = min(CHUNK_BYTES, max(_SMALLEST_CHUNK, int(speed * _CHUNK_SECONDS)))
         self.uplink = LinkMeter(
             speed * _LEAST_TO_MEASURE, (_BURST_SECONDS,) if shape else _BURSTS_OF_NETWORKS, time.monotonic
@@ -59,14 +58,6 @@ class Link(Traffic):
         """Counts a message that has arrived, likewise."""
         self.count.received(**sizes)
 
-    async def receive_in_parts(self, size: int) -> None:
-        """Returns when a message may have arrived that its sender has cut for a link of another speed.
-
-        Other messages may arrive between its parts.
-        """
-        for start in range(0, size, self.chunk_bytes):
-            await self.receive(min(self.chunk_bytes, size - start))
-
     def push_begins(self) -> None:
         """Begins to measure the time of a push."""
         self.uplink.begin()
@@ -82,7 +73,7 @@ class Link(Traffic):
 
 
 class TrafficBeside(Traffic):
-    """Messages to other workers, and sums over them, which share the link with the pushes to parameter servers.
+    """All messages that share the link with the pushes to parameter servers: plans, sums, and rows to other workers.
 
     The time of their answer depends on other workers: on a link, and on whether a plan is there. So they are measured
     until they have left where this worker shapes its link, and otherwise only while pushes are measured.

@@ -23,7 +23,7 @@ class Peers:
     Args:
         membership: has the addresses of the other workers.
         inbox: of this worker.
-        link: shared by all traffic.
+        link: to the other workers.
         settings: of this worker.
 
     Attributes:

@@ -20,8 +20,13 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
     name: str = Field(min_length=1, max_length=256, description="unique among the workers of a job")
     dispatcher: Address = Field(description="host:port of the dispatcher")
     link: Link = Field(
-        description="speed of the link to the parameter server: 50m is 50 Mbit/s; a number without a unit is bytes per "
-        "second"
+        description="speed of the machine's link, which all that it sends and receives shares: 50m is 50 Mbit/s; a "
+        "number without a unit is bytes per second"
+    )
+    lan: Link | None = Field(
+        None,
+        description="speed of a second network of the machine, which carries the all-reduce and direct rows between "
+        "workers; empty: there is none, and they share the link",
     )
     shape_link: bool = Field(
         True, description="hold the traffic to the speed of the link; off where the network itself is that slow"

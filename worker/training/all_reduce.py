@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from threading import Lock
 from typing import Any, Protocol, cast
@@ -12,7 +14,6 @@ from typing import Any, Protocol, cast
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroupGloo, Store  # type: ignore[attr-defined] # re-exported
 
-from esd.services.clients.link_count import LinkCount
 from esd.services.domain.dense_sums import AllReduce
 from esd.services.domain.errors import DeadlineExceeded, Unavailable
 from esd.services.domain.plans import Membership
@@ -35,19 +36,30 @@ class AllReduceGroup(Protocol):
         """Starts to sum each tensor over the group, in place, and returns an object to wait for."""
 
 
+class Carrier(Protocol):
+    """The link that the bytes of a ring take; `RingLink` is one."""
+
+    def carry(self, size: int) -> Future[None]:
+        """Counts `size` bytes in each direction; the result is done when they may have passed."""
+
+
 class RingReducer:
     """Sums gradients over the workers of one epoch, which send to each other.
+
+    A ring is as fast as its slowest link. So a piece joins the ring when its bytes have passed this worker's link, and
+    is summed when every worker's have.
 
     Args:
         group: the group of these workers.
         workers: their number.
-        count: counts the bytes on this worker's link.
+        link: of this worker.
     """
 
-    def __init__(self, group: AllReduceGroup, workers: int, count: LinkCount) -> None:
+    def __init__(self, group: AllReduceGroup, workers: int, link: Carrier) -> None:
         self._group: AllReduceGroup | None = group
         self._workers = workers
-        self._count = count
+        self._link = link
+        self._passing: deque[tuple[Tensor, Future[None]]] = deque()
         # gloo cannot abort a sum, so the thread that waits checks now and then whether it has left meanwhile. The wait
         # of nccl does not block.
         self._looks_up = isinstance(group, ProcessGroupGloo)
@@ -63,16 +75,17 @@ class RingReducer:
         """See DenseReducer."""
         with self._leaving, _losses_named():
             self._check_member()
-            if self._group is not None:
-                self._running.append(self._group.allreduce([gradients]))
-                self._carry(gradients.nbytes)
+            self._passing.append((gradients, self._carry(gradients.nbytes)))
+            while self._passing and self._passing[0][1].done():
+                self._sum_first()
 
     def wait(self) -> None:
         """See DenseReducer."""
-        running, self._running = self._running, []
-        self.waiting = bool(running)
+        self.waiting = bool(self._passing or self._running)
         try:
             with _losses_named():
+                self._await_link()
+                running, self._running = self._running, []
                 for work in running:
                     self._await(work)
         finally:
@@ -83,15 +96,31 @@ class RingReducer:
         with self._leaving:
             self._left = True
             group, self._group = self._group, None
+            for _, passed in self._passing:
+                passed.cancel()
         del group
 
-    def _carry(self, size: int) -> None:
-        """Counts the bytes that a ring sends, and receives, for a piece of `size` bytes."""
+    def _carry(self, size: int) -> Future[None]:
+        """Lets the bytes pass that a ring sends, and receives, for a piece of `size` bytes."""
         share = 2 * size * (self._workers - 1) // self._workers
         for counter in (_SENT, _RECEIVED):
             counter.inc(share)
-        self._count.sent(dense=share)
-        self._count.received(dense=share)
+        return self._link.carry(share)
+
+    def _sum_first(self) -> None:
+        """Begins to sum the oldest piece, whose bytes have passed. All workers begin pieces in the same order."""
+        gradients, _ = self._passing.popleft()
+        if self._group is not None:
+            self._running.append(self._group.allreduce([gradients]))
+
+    def _await_link(self) -> None:
+        """Begins to sum all pieces, each when its bytes have passed."""
+        while self._passing:
+            with suppress(CancelledError):  # this worker has left
+                self._passing[0][1].result()
+            with self._leaving:
+                self._check_member()
+                self._sum_first()
 
     def _await(self, work: Any) -> None:
         while self._looks_up:
@@ -150,7 +179,7 @@ class GroupStore(Store):
 
 
 def join_group(
-    membership: Membership, store: GroupStore, host: str, device: str, timeout: float, count: LinkCount
+    membership: Membership, store: GroupStore, host: str, device: str, timeout: float, link: Carrier
 ) -> RingReducer:
     """Meets the other workers of an epoch; returns when all have come.
 
@@ -161,7 +190,7 @@ def join_group(
             addresses or is not an address of this machine: then at the address of the machine's name.
         device: type of the training device: gloo sums on `cpu`, nccl on `cuda`.
         timeout: seconds to wait for the others, here and in every all-reduce.
-        count: counts the bytes on this worker's link.
+        link: of this worker.
 
     Raises:
         Unavailable: not all workers came in time.
@@ -171,7 +200,7 @@ def join_group(
     try:
         # A separate group, not torch's default one: the group of the epoch before may not have ended yet.
         group = _open_group(device, store, rank, workers, host, timedelta(seconds=timeout))
-        return RingReducer(group, workers, count)
+        return RingReducer(group, workers, link)
     except (RuntimeError, DeadlineExceeded) as error:
         raise Unavailable(
             f"the {workers} workers of epoch {membership.epoch} did not all meet within {timeout:g} s "

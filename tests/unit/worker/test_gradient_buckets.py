@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.distributed import HashStore, ProcessGroupGloo
 
-from esd.services.clients.link_count import LinkCount
 from esd.worker.training import gradient_buckets
 from esd.worker.training.all_reduce import RingReducer
 from esd.worker.training.gradient_buckets import GradientBuckets
+from tests.support.free_link import FreeLink
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ class Recorder:
 
 def test_a_bucket_starts_while_the_layers_before_it_are_to_come():
     model, recorder, seen = Layers(), Recorder(), []
-    buckets = GradientBuckets(list(model.parameters()), RingReducer(recorder, 2, LinkCount()))
+    buckets = GradientBuckets(list(model.parameters()), RingReducer(recorder, 2, FreeLink()))
     model.layers[0].weight.register_hook(lambda _: seen.append(list(recorder.sizes)))
     model(torch.ones(2, 6)).backward()
     assert seen == [[42, 42]]
@@ -64,7 +64,7 @@ def test_the_order_is_the_same_when_gradients_are_missing(skip):
     model, recorder = Layers(), Recorder()
     parameters = list(model.parameters())
     buckets = GradientBuckets(
-        [*parameters[:2], nn.Parameter(torch.zeros(7)), *parameters[2:]], RingReducer(recorder, 2, LinkCount())
+        [*parameters[:2], nn.Parameter(torch.zeros(7)), *parameters[2:]], RingReducer(recorder, 2, FreeLink())
     )
     for _ in range(2):  # what is missing leaves nothing behind
         recorder.sizes.clear()
@@ -80,7 +80,7 @@ def test_the_order_is_the_same_when_gradients_are_missing(skip):
 
 def test_a_model_without_parameters_sums_nothing():
     recorder = Recorder()
-    GradientBuckets([], RingReducer(recorder, 2, LinkCount())).wait()
+    GradientBuckets([], RingReducer(recorder, 2, FreeLink())).wait()
     assert recorder.sizes == []
 
 
@@ -96,7 +96,7 @@ def test_the_sums_are_the_same_bits_on_every_worker():
         mine = Layers()
         mine.load_state_dict(model.state_dict())
         group = ProcessGroupGloo(store, rank, workers, timedelta(seconds=60))
-        buckets = GradientBuckets(list(mine.parameters()), RingReducer(group, workers, LinkCount()))
+        buckets = GradientBuckets(list(mine.parameters()), RingReducer(group, workers, FreeLink()))
         for _ in range(2):
             if len(parts[rank]):
                 mine(parts[rank]).backward()

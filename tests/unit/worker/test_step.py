@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from esd.services.clients.link_count import LinkCount
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -19,6 +18,7 @@ from esd.worker.training.all_reduce import RingReducer
 from esd.worker.training.reducer import Alone
 from esd.worker.training.rows import RowCache
 from esd.worker.training.step import Steps
+from tests.support.free_link import FreeLink
 from tests.support.reference import initial_rows
 
 CPU = torch.device("cpu")
@@ -63,7 +63,7 @@ def begin(plans, make_job):
         net = Net().requires_grad_(trained)
         trains = [each for each in net.parameters() if each.requires_grad]
         own = OwnModel(net, torch.optim.SGD([{"params": trains}], lr=0.1))
-        dense = own.of_epoch(job, Alone() if group is None else RingReducer(group, 2, LinkCount()), CPU)
+        dense = own.of_epoch(job, Alone() if group is None else RingReducer(group, 2, FreeLink()), CPU)
         ids = 4 * samples
         plan = plans.plan(0, train=[(x, x, 0, contributors) for x in range(ids)])
         plan = replace(
