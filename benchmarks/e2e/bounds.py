@@ -37,7 +37,7 @@ def observed(log: Path) -> dict[int, Feedback]:
     for record in read_decisions(log):
         match record:
             case Observed():
-                feedback[planned] = Feedback(np.array(record.seconds), np.array(record.bandwidths))
+                feedback[planned] = record.feedback()
             case IterationPlanned():
                 planned += 1
     return feedback

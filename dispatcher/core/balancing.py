@@ -30,7 +30,8 @@ class Balancing:
 
     The first workloads follow from the links, the expected traffic and a guess of the computing time. Each batch is
     assigned under the present workloads, and the time of every worker under this assignment is computed. While these
-    times are uneven, the batch is assigned again under better workloads. Feedback provides the computing times.
+    times are uneven, the batch is assigned again under better workloads. Feedback provides the computing times, and
+    the times of the dense sums on the links: a worker whose link is busy with them gets few samples.
 
     No worker gets more samples than its cache has room for, estimated from the rows per sample of the stream. An
     assignment whose rows do not fit is used only if no other assignment exists.
@@ -63,6 +64,7 @@ class Balancing:
         self._compute_times = ComputeTimes(job.workers)
         moving = costs.transfer_seconds * sizes.of_sample * _MISSING_SHARE
         self._guess = float(moving.min())  # seconds of computation per sample, until the first feedback
+        self._summing = np.zeros(job.workers)  # seconds of dense sums on the link per iteration, [n]
         self._evicting = np.zeros(job.workers)  # seconds of evict pushes per sample, [n]
         self._balance = BalancedWorkloads(
             job.batch_size,
@@ -74,18 +76,25 @@ class Balancing:
     @property
     def workloads(self) -> tuple[int, ...]:
         """The workloads under which the next batch is assigned first, [n] samples."""
-        return tuple(self._balance.current(self._most()).tolist())
+        return tuple(self._balance.current(self._most(), self._summing).tolist())
 
     @property
     def held_back(self) -> NDArray[np.int32]:
         """The samples for whose rows a cache has room, if that limits its worker, int32 [n]; 0 if it does not."""
-        most, workloads = self._most(), self._balance.current()
+        most, workloads = self._most(), self._balance.current(fixed=self._summing)
         return np.where(workloads > most, most, 0).astype(np.int32)
 
-    def observe(self, seconds: NDArray[np.float64]) -> None:
-        """Records the workers' times in the earliest iteration not yet observed, float64 [n] seconds."""
+    def observe(self, seconds: NDArray[np.float64], summing: NDArray[np.float64] | None) -> None:
+        """Records the workers' times in the earliest iteration not yet observed.
+
+        Args:
+            seconds: for rows, plans and computation, float64 [n].
+            summing: of the dense sums on the links, float64 [n]; None: not known.
+        """
         known = self._compute_times.known
         self._compute_times.update(seconds)
+        if summing is not None:
+            self._summing = self._summing + (_SMOOTHING if known else 1.0) * (summing - self._summing)
         if not known:
             self._balance.forget()  # the paces so far followed from the guess
 
@@ -93,7 +102,7 @@ class Balancing:
         """Assigns a batch of full size: the fastest of a few trials whose rows fit the caches."""
         best: Assignment | None = None
         least_seconds = np.inf
-        capacities = self._balance.current(self._most())
+        capacities = self._balance.current(self._most(), self._summing)
         for trial in range(_REFINEMENTS + 1):
             assigned = mechanism.decide(
                 replace(problem, capacities=capacities, limits=self._limits(capacities, costs.unit_seconds))
@@ -102,7 +111,7 @@ class Balancing:
             trained, moved = problem.engine.preview(assigned.workers)
             fits = bool((trained <= self._rooms).all())
             self._learn_room(trained, workloads, too_many=not fits)
-            seconds = costs.transfer_seconds * moved + (self._computing + self._evicting) * workloads
+            seconds = costs.transfer_seconds * moved + (self._computing + self._evicting) * workloads + self._summing
             slowest = float(seconds.max())
             gained = not fits or slowest < _GAIN * least_seconds
             if fits and slowest < least_seconds:
@@ -110,7 +119,7 @@ class Balancing:
             even = fits and slowest <= _EVEN * float(seconds.mean())
             if trial == _REFINEMENTS or even or not gained or problem.time.over():
                 break
-            capacities = self._balance.refine(workloads, seconds, self._most())
+            capacities = self._balance.refine(workloads, seconds, self._most(), self._summing)
         return best if best is not None else self._cautious(mechanism, problem)
 
     def learn(self, decision: Decision) -> None:
@@ -128,13 +137,13 @@ class Balancing:
     def save(self) -> dict[str, NDArray[Any]]:
         """Returns the state from which the workloads follow, for `load`."""
         parts = {"paces": self._balance.save(), "computing": self._compute_times.save()}
-        return within(parts) | {"evicting": self._evicting, "fits": self._fits}
+        return within(parts) | {"evicting": self._evicting, "fits": self._fits, "summing": self._summing}
 
     def load(self, saved: Arrays) -> None:
         """Restores the result of `save`, for the same workers."""
         self._balance.load(of(saved, "paces"))
         self._compute_times.load(of(saved, "computing"))
-        self._evicting, self._fits = saved["evicting"], saved["fits"]
+        self._evicting, self._fits, self._summing = (saved[name] for name in ("evicting", "fits", "summing"))
 
     @property
     def _computing(self) -> NDArray[np.float64]:
@@ -155,7 +164,8 @@ class Balancing:
     def _limits(self, capacities: NDArray[np.int32], unit_seconds: float) -> WorkloadLimits:
         least, most = self._balance.least.astype(np.int32), self._most().astype(np.int32)
         sample_costs = np.maximum(self._computing, 0.0) / unit_seconds
-        return WorkloadLimits(np.minimum(least, capacities), np.maximum(most, capacities), sample_costs)
+        fixed_costs = self._summing / unit_seconds
+        return WorkloadLimits(np.minimum(least, capacities), np.maximum(most, capacities), sample_costs, fixed_costs)
 
     def _learn_room(self, trained: NDArray[np.int64], workloads: NDArray[np.int32], *, too_many: bool) -> None:
         """Learns the number of samples whose rows fit each cache.
@@ -175,5 +185,5 @@ class Balancing:
         most = np.maximum(np.minimum(self._balance.most, self._surely_fits), self._balance.least)
         workloads = np.array(self._job.workloads, np.int32)
         if most.sum() >= self._job.batch_size:
-            workloads = self._balance.current(most)
+            workloads = self._balance.current(most, self._summing)
         return mechanism.decide(replace(problem, capacities=workloads, limits=None))

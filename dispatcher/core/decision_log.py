@@ -13,6 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from esd.dispatcher.core.feedback import Feedback
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 
 
@@ -57,6 +60,19 @@ class Observed:
     seconds: list[float]
     bandwidths: list[float]
     necessary_seconds: float = 0.0
+    dense_seconds: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, feedback: Feedback) -> Observed:
+        """Returns the record of a feedback."""
+        measured = feedback.seconds.tolist(), feedback.bandwidths.tolist()
+        dense = [] if feedback.dense_seconds is None else feedback.dense_seconds.tolist()
+        return cls(*measured, feedback.necessary_seconds, dense)
+
+    def feedback(self) -> Feedback:
+        """Returns the recorded feedback."""
+        dense = np.array(self.dense_seconds) if self.dense_seconds else None
+        return Feedback(np.array(self.seconds), np.array(self.bandwidths), self.necessary_seconds, dense)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,15 +26,17 @@ class Feedback:
     Feedback is part of a planner's input: the same batches and the same feedback give the same plans.
 
     Attributes:
-        seconds: float64 [n], each worker's time for transfers and computation, without waits for other workers.
+        seconds: float64 [n], each worker's time for rows, plans and computation, without waits for other workers.
         bandwidths: float64 [n], bytes per second measured on each link; 0 if there was too little traffic to measure.
         necessary_seconds: the time of the iteration without any transfer of rows (Herald §4.1); 0 if it was not
             measured.
+        dense_seconds: float64 [n], each link's time for the dense sums, which depends on no samples; None: not known.
     """
 
     seconds: NDArray[np.float64]
     bandwidths: NDArray[np.float64]
     necessary_seconds: float = 0.0
+    dense_seconds: NDArray[np.float64] | None = None
 
 
 class ComputeTimes:

@@ -136,7 +136,7 @@ class Planner:
             self._necessary.observe(feedback.necessary_seconds)
         self._sync.observe(feedback)
         if self._balancing is not None:
-            self._balancing.observe(feedback.seconds)
+            self._balancing.observe(feedback.seconds, feedback.dense_seconds)
         if self.job.measured_links and self._links.update(feedback.bandwidths):
             self.cost_model = self._cost_model()
 

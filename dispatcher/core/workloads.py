@@ -16,6 +16,7 @@ _ELASTICITY = 0.8
 _SMOOTHING = 0.2  # least weight of the newest iteration in a worker's pace
 _LARGEST_STEP = 2.0  # largest factor by which one refinement changes a workload
 _ALTERNATIONS = 20
+_HALVINGS = 50  # of the span in which the common time of all workers lies
 _LEAST_SHARE = 1e-3  # shortest time of a worker that counts, relative to the mean, since shares divide by times
 
 
@@ -25,7 +26,8 @@ class BalancedWorkloads:
     Worker j has a pace p_j: it needs the time p_j m^0.8 for m samples. The expected time of an iteration is known when
         it is planned, and yields the paces. Paces are smoothed, over all iterations at first and then with weight 0.2
         for the newest. Equal times under these paces require workloads proportional to p_j^(-1/0.8). They depend on the
-        paces and not on earlier workloads, so they are right as soon as the paces are, and do not oscillate.
+        paces and not on earlier workloads, so they are right as soon as the paces are, and do not oscillate. A worker
+        whose time has a fixed part, which no workload changes, gets what fills the rest of the common time.
     """
 
     def __init__(
@@ -79,16 +81,26 @@ class BalancedWorkloads:
         self._paces = saved["paces"]
         self._iterations = int(saved["iterations"])
 
-    def current(self, most: NDArray[np.float64] | None = None) -> NDArray[np.int32]:
+    def current(
+        self, most: NDArray[np.float64] | None = None, fixed: NDArray[np.float64] | None = None
+    ) -> NDArray[np.int32]:
         """Returns the present m_j, int32 [n].
 
         Args:
             most: upper limits in place of the constructor's, float64 [n], with a sum of at least k.
+            fixed: the part of each worker's time that no workload changes, float64 [n] seconds; None: none.
         """
-        return self._whole(np.exp((self._paces.min() - self._paces) / _ELASTICITY), most)
+        if fixed is None or fixed.max() == fixed.min():
+            return self._whole(np.exp((self._paces.min() - self._paces) / _ELASTICITY), most)
+        limits = self.most if most is None else most
+        return self._whole(self._filling(fixed, limits), limits)
 
     def refine(
-        self, workloads: NDArray[np.int32], seconds: NDArray[np.float64], most: NDArray[np.float64]
+        self,
+        workloads: NDArray[np.int32],
+        seconds: NDArray[np.float64],
+        most: NDArray[np.float64],
+        fixed: NDArray[np.float64],
     ) -> NDArray[np.int32]:
         """Returns workloads, int32 [n], that make the workers' times more equal.
 
@@ -96,10 +108,26 @@ class BalancedWorkloads:
             workloads: int32 [n], the workloads of one assignment.
             seconds: float64 [n], the workers' times under this assignment.
             most: float64 [n], upper limits, with a sum of at least k.
+            fixed: float64 [n], the part of these times that no workload changes.
         """
-        positive = _positive(seconds)
-        factors = (positive.mean() / positive) ** (1 / _ELASTICITY)
+        positive = _positive(seconds - fixed)
+        wanted = np.maximum(float(np.mean(positive + fixed)) - fixed, _LEAST_SHARE * positive)
+        factors = (wanted / positive) ** (1 / _ELASTICITY)
         return self._whole(np.maximum(workloads, 0.5) * np.clip(factors, 1 / _LARGEST_STEP, _LARGEST_STEP), most)
+
+    def _filling(self, fixed: NDArray[np.float64], most: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the workloads, float64 [n], that end all workers at the earliest common time, within the limits."""
+
+        def filled(end: float) -> NDArray[np.float64]:
+            free = np.maximum(end - fixed, 0.0)
+            samples: NDArray[np.float64] = np.clip((free / np.exp(self._paces)) ** (1 / _ELASTICITY), self.least, most)
+            return samples
+
+        early, late = 0.0, float((fixed + np.exp(self._paces) * self._total**_ELASTICITY).max())
+        for _ in range(_HALVINGS):
+            middle = (early + late) / 2
+            early, late = (early, middle) if filled(middle).sum() >= self._total else (middle, late)
+        return np.maximum(filled(late), _LEAST_SHARE)
 
     def _whole(self, shares: NDArray[np.float64], most: NDArray[np.float64] | None) -> NDArray[np.int32]:
         """Scales shares to k within the limits and rounds them by largest remainder."""

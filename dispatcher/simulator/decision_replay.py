@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-import numpy as np
-
 from esd.dispatcher.core.decision_log import (
     CheckpointPlanned,
     EpochBegan,
@@ -19,7 +17,6 @@ from esd.dispatcher.core.decision_log import (
     Record,
     StreamEnded,
 )
-from esd.dispatcher.core.feedback import Feedback
 from esd.dispatcher.core.learned import Snapshot
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import with_lookahead
@@ -85,8 +82,7 @@ class _Replay:
                 raise InvalidArgument("the decision log has decisions before its first epoch")
             match record:
                 case Observed():
-                    measured = np.array(record.seconds), np.array(record.bandwidths)
-                    planner.observe(Feedback(*measured, record.necessary_seconds))
+                    planner.observe(record.feedback())
                 case CheckpointPlanned():
                     flushes, snapshot = planner.checkpoint()
                     self._tally.flush(flushes)

@@ -465,7 +465,7 @@ class Engine:
         seconds: float = ...,
         wide_rounds: int = 5,
         narrow_rounds: int = 30,
-        limits: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]] | None = None,
+        limits: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]] | None = None,
         lookahead: Sequence[int] = (),
         most_rounds: tuple[int | None, int | None] = (None, None),
     ) -> tuple[NDArray[np.int32], float, float, tuple[int, int]]:
@@ -502,10 +502,11 @@ class Engine:
                 function of the state, the batch and the arguments.
             wide_rounds: how many wide rounds there are.
             narrow_rounds: how many narrow rounds there are.
-            limits: least and most samples of each worker, [n], around its capacity, and what each computes per sample
-                in units of the link costs, [n]. If given, workers expected to take longer than the mean (operations
-                but for evictions, and computation) pass samples on in up to ten more rounds; a round counts if the
-                slowest worker becomes faster. None: capacities are met.
+            limits: least and most samples of each worker, [n], around its capacity; in units of the link costs the
+                computation of each per sample, [n], and its time that depends on no sample, [n]. If given, workers
+                expected to take longer than the mean (operations but for evictions, computation, and that time) pass
+                samples on in up to ten more rounds; a round counts if the slowest worker becomes faster. None:
+                capacities are met.
             lookahead: samples of each batch that follows, in order; together they are the last ones of the
                 prepared batch.
             most_rounds: how many rounds there are after the first, at most: when all batches are placed together, and
@@ -517,7 +518,7 @@ class Engine:
 
         Raises:
             ValueError: wrong lengths, a negative or too large link cost, capacities that do not sum to k or are not
-                within the limits, a sample cost that is negative or not finite.
+                within the limits, a sample or fixed cost that is negative or not finite.
             RuntimeError: no batch is prepared.
         """
 

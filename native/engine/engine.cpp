@@ -125,6 +125,9 @@ void Engine::check_limits(const JointRequest& request) const {
     if (!(request.limits->sample_costs[j] >= 0 && request.limits->sample_costs[j] < 1e300)) {
       throw std::invalid_argument("the sample cost of worker " + std::to_string(j) + " must be finite, not negative");
     }
+    if (!(request.limits->fixed_costs[j] >= 0 && request.limits->fixed_costs[j] < 1e300)) {
+      throw std::invalid_argument("the fixed cost of worker " + std::to_string(j) + " must be finite, not negative");
+    }
   }
 }
 

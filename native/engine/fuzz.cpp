@@ -65,7 +65,8 @@ void check_joint(const esd::Engine& engine, Random& random, const std::vector<st
   const std::vector<std::int32_t> least(capacities.size(), 0),
       most(capacities.size(), static_cast<std::int32_t>(samples));
   const std::vector<double> sample_costs(capacities.size(), static_cast<double>(random.below(1000)));
-  const esd::WorkloadLimits limits{least.data(), most.data(), sample_costs.data()};
+  const std::vector<double> fixed_costs(capacities.size(), static_cast<double>(random.below(1000)));
+  const esd::WorkloadLimits limits{least.data(), most.data(), sample_costs.data(), fixed_costs.data()};
   engine.joint({link_costs.data(),
                 capacities.data(),
                 engine.workers(),

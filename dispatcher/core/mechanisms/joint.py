@@ -35,7 +35,7 @@ class Joint:
             seed,
             problem.time.seconds_left,
             most_rounds=recorded,
-            limits=None if limits is None else (limits.least, limits.most, limits.sample_costs),
+            limits=None if limits is None else (limits.least, limits.most, limits.sample_costs, limits.fixed_costs),
             lookahead=[len(later) for later in problem.lookahead],
         )
         for effort in rounds:

@@ -22,11 +22,13 @@ class WorkloadLimits:
         least: int32 [n], smallest number of samples of each worker; not above its capacity.
         most: int32 [n], largest number of samples of each worker; not below its capacity.
         sample_costs: float64 [n], computing time of a worker per sample, in the cost model's unit.
+        fixed_costs: float64 [n], time of a worker that depends on no sample, of dense sums on its link, in this unit.
     """
 
     least: NDArray[np.int32]
     most: NDArray[np.int32]
     sample_costs: NDArray[np.float64]
+    fixed_costs: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

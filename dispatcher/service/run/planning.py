@@ -293,8 +293,7 @@ def _decide(
     for turn in turns:
         for feedback in turn.feedback:
             if log is not None:
-                measured = feedback.seconds.tolist(), feedback.bandwidths.tolist()
-                log.add(Observed(*measured, feedback.necessary_seconds))
+                log.add(Observed.of(feedback))
             planner.observe(feedback)
         decision = planner.plan(turn.batch, turn.later, ids=turn.ids)
         samples = decision.workloads.tolist()

@@ -14,8 +14,9 @@ class ReportedFeedback:
 
     A checkpoint contains the feedback of the last `window` iterations before it, which decisions after it will use.
 
-    The time of a worker is the transfer time of its bytes at the speed of its link, plus computation and row updates.
-    It excludes waits for other workers' pushes and dense gradients, since those measure the other workers. The
+    The time of a worker is the transfer time of its rows and plans at the speed of its link, plus computation and row
+    updates. It excludes waits for other workers' pushes and dense gradients, since those measure the other workers.
+    The time of the dense sums on its link, in the longer direction, is apart: it depends on no samples. The
     necessary time of an iteration is its longest computation with row updates plus its shortest all-reduce: the
     shortest belongs to the worker for which the others waited.
 
@@ -64,6 +65,7 @@ class ReportedFeedback:
                 "iterations": np.array(kept, np.int64),
                 "seconds": np.reshape([self._feedback[each].seconds for each in kept], by_worker),
                 "measured": np.reshape([self._feedback[each].bandwidths for each in kept], by_worker),
+                "dense": np.reshape([self._feedback[each].dense_seconds for each in kept], by_worker),
                 "necessary": np.array([self._feedback[each].necessary_seconds for each in kept], np.float64),
                 "bandwidths": self._bandwidths,
             }
@@ -73,9 +75,9 @@ class ReportedFeedback:
         """Restores the result of `save` before the epoch's first iteration; the workers must be the same."""
         arrays = read_arrays(saved)
         self._bandwidths = arrays["bandwidths"]
-        columns = (arrays[name] for name in ("iterations", "seconds", "measured", "necessary"))
-        for iteration, seconds, measured, necessary in zip(*columns, strict=True):
-            self._feedback[int(iteration)] = Feedback(seconds, measured, float(necessary))
+        columns = (arrays[name] for name in ("iterations", "seconds", "measured", "necessary", "dense"))
+        for iteration, seconds, measured, necessary, dense in zip(*columns, strict=True):
+            self._feedback[int(iteration)] = Feedback(seconds, measured, float(necessary), dense)
         self._unused = min(self._feedback, default=self._unused)
 
     def _combine(self, end: int) -> None:
@@ -85,14 +87,16 @@ class ReportedFeedback:
         self._complete = max(self._complete, end)
 
     def _feedback_of(self, reports: dict[int, IterationReport]) -> Feedback:
-        measured = np.zeros(self._workers)
-        seconds = np.zeros(self._workers)
+        measured, seconds, dense = np.zeros((3, self._workers))
         for slot, report in reports.items():
             measured[slot] = report.measured_bandwidth
             if report.measured_bandwidth:
                 self._bandwidths[slot] = report.measured_bandwidth
-            moved = report.transfers.bytes_pulled + report.transfers.bytes_pushed
-            seconds[slot] = moved / self._bandwidths[slot] + report.phases.compute + report.phases.update
+            carried, bandwidth = report.transfers, self._bandwidths[slot]
+            plans = carried.link_plans_up + carried.link_plans_down
+            moved = carried.bytes_pulled + carried.bytes_pushed + plans
+            seconds[slot] = moved / bandwidth + report.phases.compute + report.phases.update
+            dense[slot] = max(carried.link_dense_up, carried.link_dense_down) / bandwidth
         phases = [report.phases for report in reports.values()]
         necessary = max(each.compute + each.update for each in phases) + min(each.all_reduce for each in phases)
-        return Feedback(seconds, measured, necessary)
+        return Feedback(seconds, measured, necessary, dense)

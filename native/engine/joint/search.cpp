@@ -159,7 +159,7 @@ class JointSearch {
 
   std::vector<double> placed_times() const {
     return expected_times(batch_, sizes_, in_batch_order(placement_.assignment()), request_.link_costs,
-                          request_.limits->sample_costs, request_.workers);
+                          *request_.limits, request_.workers);
   }
 
   // An assignment in the order of the samples in the batch, from one in the order here.

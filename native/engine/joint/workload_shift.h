@@ -19,16 +19,17 @@ struct WorkloadLimits {
   const std::int32_t* least;   // [workers]
   const std::int32_t* most;    // [workers]
   const double* sample_costs;  // [workers], computation per sample in units of the link costs
+  const double* fixed_costs;   // [workers], time that depends on no sample, in these units
 };
 
-// How long each worker is expected to take, [workers]: this iteration's operations on its link, but for evictions, and
-// computation.
+// How long each worker is expected to take, [workers]: this iteration's operations on its link, but for evictions,
+// computation, and the time that depends on no sample.
 inline std::vector<double> expected_times(const PreparedBatch& batch, const RowSizes& sizes,
                                           const std::vector<std::int32_t>& assignment, const std::int32_t* link_costs,
-                                          const double* sample_costs, unsigned workers) {
+                                          const WorkloadLimits& limits, unsigned workers) {
   const Preview expected = preview(batch, sizes, assignment.data(), assignment.size(), workers, false, true);
-  std::vector<double> times(workers);
-  for (const std::int32_t worker : assignment) times[static_cast<std::size_t>(worker)] += sample_costs[worker];
+  std::vector<double> times(limits.fixed_costs, limits.fixed_costs + workers);
+  for (const std::int32_t worker : assignment) times[static_cast<std::size_t>(worker)] += limits.sample_costs[worker];
   for (unsigned j = 0; j < workers; ++j) times[j] += expected.moved[j] * link_costs[j];
   return times;
 }
@@ -41,7 +42,7 @@ inline std::vector<int> shifted_workloads(const std::vector<int>& workloads, con
   const double mean = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(n);
   std::vector<double> wanted(n);
   for (std::size_t j = 0; j < n; ++j) {
-    const double per_sample = std::max(times[j], 1e-9) / std::max(workloads[j], 1);
+    const double per_sample = std::max(times[j] - limits.fixed_costs[j], 1e-9) / std::max(workloads[j], 1);
     const double moved = workloads[j] - step * (times[j] - mean) / per_sample;
     wanted[j] = std::min<double>(std::max<double>(moved, limits.least[j]), limits.most[j]);
   }

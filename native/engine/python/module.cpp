@@ -43,7 +43,7 @@ namespace {
 
 using Integers = In1<std::int32_t>;
 using Reals = In1<double>;
-using Limits = std::tuple<Integers, Integers, Reals>;  // least and most workloads, sample costs
+using Limits = std::tuple<Integers, Integers, Reals, Reals>;  // least and most workloads, sample and fixed costs
 using Fields = In1<std::uint32_t>;
 
 std::vector<std::uint32_t> check_cache_sizes(const std::vector<std::int64_t>& cache_sizes) {
@@ -109,11 +109,12 @@ class SharedEngine {
     check_length("capacities", capacities);
     WorkloadLimits bounds{};
     if (limits) {
-      const auto& [least, most, sample_costs] = *limits;
+      const auto& [least, most, sample_costs, fixed_costs] = *limits;
       check_length("least workloads", least);
       check_length("most workloads", most);
       check_length("sample costs", sample_costs);
-      bounds = {least.data(), most.data(), sample_costs.data()};
+      check_length("fixed costs", fixed_costs);
+      bounds = {least.data(), most.data(), sample_costs.data(), fixed_costs.data()};
     }
     constexpr unsigned kAny = std::numeric_limits<unsigned>::max();
     JointResult result;

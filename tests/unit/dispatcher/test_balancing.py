@@ -9,6 +9,7 @@ import pytest
 
 from esd.dispatcher.core.feedback import Feedback
 from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.core.workloads import BalancedWorkloads
 from esd.dispatcher.simulator.simulate import simulate
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 
@@ -27,15 +28,15 @@ def job(make_job):
     return build
 
 
-def drive(planner, batches, sample_seconds):
+def drive(planner, batches, sample_seconds, summing=None):
     """Plans batches, with feedback of modelled times a window later; returns decisions and every iteration's times.
 
-    `sample_seconds` [n] may be a function of the iteration.
+    `sample_seconds` [n] may be a function of the iteration; `summing` [n] are seconds of dense sums on the links.
     """
     told, decisions, times = [], [], []
     for t, batch in enumerate(batches):
         if t >= planner.job.window:
-            planner.observe(Feedback(told[t - planner.job.window], np.zeros(planner.job.workers)))
+            planner.observe(Feedback(told[t - planner.job.window], np.zeros(planner.job.workers), 0.0, summing))
         decision = planner.plan(batch)
         computing = sample_seconds(t) if callable(sample_seconds) else sample_seconds
         told.append(decision.link_seconds + np.array(computing) * decision.workloads)
@@ -58,6 +59,36 @@ def test_balanced_beats_equal_and_every_list_nearly(job, make_batches, mechanism
     best = min(makespan(workload_limits=None, workloads=workloads) for workloads in lists)
     assert balanced < 0.7 * equal
     assert balanced < 1.05 * best
+
+
+@pytest.mark.parametrize("mechanism", ["random", "joint"])
+def test_links_that_are_busy_with_dense_sums_carry_few_rows(job, make_batches, mechanism):
+    """Rows alone would give the slow workers more samples, whose rows would prolong the time of their sums."""
+    batches = make_batches(60, samples=SAMPLES, fields=FIELDS, rows=3000, seed=1)
+
+    def train(summing):
+        planner = Planner(job(mechanism=mechanism, workload_limits=(0, SAMPLES)), UNEQUAL, [600] * 4)
+        decisions, times = drive(planner, batches, [1e-6] * 4, summing)
+        return times[20:], decisions[-1].workloads
+
+    unknown, many = train(None)
+    dense = 2 * unknown.max(axis=1).mean() * np.array([0.1, 0.1, 1.0, 1.0])  # twice the time of the rows, on slow links
+    known, few = train(dense)
+    assert few.sum() == SAMPLES
+    assert few[2:].sum() < many[2:].sum() / 2
+    assert (known + dense).max(axis=1).mean() < 0.9 * (unknown + dense).max(axis=1).mean()
+
+
+@pytest.mark.parametrize("fixed", [[0.0, 0.0, 0.0], [0.0, 1.0, 4.0], [0.0, 2.0, 500.0]])
+def test_fixed_parts_of_times_leave_all_workers_the_same_end(fixed):
+    """Paces 1, 1 and 2: worker j needs f_j + p_j m^0.8 seconds."""
+    paces, fixed = np.array([1.0, 1.0, 2.0]), np.array(fixed)
+    balance = BalancedWorkloads(600, [0] * 3, [600] * 3, paces * 200**0.8)
+    workloads = balance.current(None, fixed)
+    ends = fixed + paces * workloads**0.8
+    assert workloads.sum() == 600
+    assert ends[workloads > 0].max() < 1.02 * ends[workloads > 0].min()
+    assert (fixed[workloads == 0] > ends[workloads > 0].max()).all()
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

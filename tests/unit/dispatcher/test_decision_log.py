@@ -21,7 +21,7 @@ from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 JOB = {"name": "flights", "seed": "7"}
 RECORDS = [
     EpochBegan(2, 40, [16, 0], [1, 31], [1e6, 2.5e6], [100, 200]),
-    Observed([0.1 + 0.2, 1e-9], [0.0, 123456789.123]),
+    Observed([0.1 + 0.2, 1e-9], [0.0, 123456789.123], 0.5, [0.1, 0.0]),
     CheckpointPlanned(50),
     IterationPlanned(50, "00ff"),
     StreamEnded(51),

@@ -1,5 +1,7 @@
 """Feedback is input: it moves workloads and links, and the same feedback makes the same plans."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -170,6 +172,17 @@ def test_a_workers_time_is_what_it_moved_and_computed_not_what_it_waited():
     assert second.seconds.tolist() == [0.3, 3.0]
 
 
+def test_plans_are_a_workers_time_and_dense_sums_are_its_links():
+    feedback = ReportedFeedback(1, window=1)
+    feedback.set_link(0, 1000.0)
+    plans, dense = {"link_plans_up": 20, "link_plans_down": 180}, {"link_dense_up": 500, "link_dense_down": 700}
+    carried = TransferCounts(bytes_pulled=100, **plans, **dense)
+    feedback.add(0, replace(report(0), transfers=carried))
+    (observed,) = feedback.take_through(0)
+    assert observed.seconds.tolist() == [0.3]
+    assert observed.dense_seconds.tolist() == [0.7]
+
+
 def test_a_checkpoint_takes_the_feedback_that_decisions_behind_it_use():
     """The feedback belongs to the checkpoint, used or not, and so do earlier measurements of a link."""
 
@@ -177,11 +190,12 @@ def test_a_checkpoint_takes_the_feedback_that_decisions_behind_it_use():
         feedback = ReportedFeedback(1, window=3, first=first)
         feedback.set_link(0, 1000.0)
         for t in range(first, last):
-            feedback.add(0, report(t, bytes_pulled=100 * t, measured_bandwidth=100.0 * (t < 7)))
+            told = report(t, bytes_pulled=100 * t, measured_bandwidth=100.0 * (t < 7))
+            feedback.add(0, replace(told, transfers=told.transfers._replace(link_dense_up=t)))
         return feedback
 
     undisturbed = reported(0, 14)
-    expected = [each.seconds.tolist() for each in undisturbed.take_through(13)]
+    expected = [(each.seconds.tolist(), each.dense_seconds.tolist()) for each in undisturbed.take_through(13)]
     for used in (4, 7):
         before = reported(0, 8)
         before.take_through(used)
@@ -189,4 +203,4 @@ def test_a_checkpoint_takes_the_feedback_that_decisions_behind_it_use():
         after = reported(8, 14)
         after.load(saved)
         taken = [feedback for t in range(5, 14) for feedback in after.take_through(t)]
-        assert [each.seconds.tolist() for each in taken] == expected[5:]
+        assert [(each.seconds.tolist(), each.dense_seconds.tolist()) for each in taken] == expected[5:]

@@ -185,12 +185,12 @@ def test_batches_without_samples_or_fields():
         assert cost == 0
 
 
-def slowest(reference, assignment, links, sample_costs):
+def slowest(reference, assignment, links, sample_costs, fixed_costs):
     """The longest time of a worker; caches are so large that nothing is evicted."""
     plans = copy.deepcopy(reference).commit(assignment.tolist())
     operations = [sum(len(p[kind]) for kind in ("pulls", "update_rows", "update_gradients")) for p in plans]
     samples = np.bincount(assignment, minlength=len(links))
-    return max(np.array(operations) * links + samples * sample_costs)
+    return max(np.array(operations) * links + samples * sample_costs + fixed_costs)
 
 
 @pytest.mark.parametrize("workers", [2, 5, 8])
@@ -203,15 +203,17 @@ def test_samples_move_on_from_workers_that_would_be_late(workers):
             cache.capacity = 10**6  # what is evicted is not foreseen
         links = [rng.choice(LINKS) for _ in range(workers)]
         sample_costs = np.array([rng.choice((0.0, 5.0, 50.0)) for _ in range(workers)])
+        fixed_costs = np.array([rng.choice((0.0, 0.0, 80.0)) for _ in range(workers)])
         capacities = int32([40 // workers] * workers)
         least, most = capacities // 3, capacities * 2
         arguments = int32(links), capacities, rng.getrandbits(64)
         fixed = engine.joint(*arguments)[0]
-        shifted, cost, _, _ = engine.joint(*arguments, limits=(least, most, sample_costs))
+        shifted, cost, _, _ = engine.joint(*arguments, limits=(least, most, sample_costs, fixed_costs))
         samples = np.bincount(shifted, minlength=workers)
         assert ((least <= samples) & (samples <= most)).all()
         assert cost == objective(reference, shifted.tolist(), links)
-        gains.append(slowest(reference, fixed, links, sample_costs) / slowest(reference, shifted, links, sample_costs))
+        before, after = (slowest(reference, each, links, sample_costs, fixed_costs) for each in (fixed, shifted))
+        gains.append(before / after)
     assert min(gains) >= 1
     assert max(gains) > 1.2
 
@@ -220,25 +222,28 @@ def test_limits_that_leave_no_room_change_no_workload():
     engine, _ = with_history(random.Random(4), 4, 60, 40, 4, 10)
     capacities = int32([25, 5, 10, 0])
     arguments = int32([1, 1, 5, 10]), capacities, 1
-    assignment, _, _, _ = engine.joint(*arguments, limits=(capacities, capacities, np.zeros(4)))
+    assignment, _, _, _ = engine.joint(*arguments, limits=(capacities, capacities, np.zeros(4), np.zeros(4)))
     assert np.bincount(assignment, minlength=4).tolist() == capacities.tolist()
 
 
 @pytest.mark.parametrize(
-    ("least", "most", "sample_costs", "message"),
+    ("least", "most", "sample_costs", "fixed_costs", "message"),
     [
-        ([3, 0], [4, 4], [0.0, 0.0], r"capacity of worker 0 is 2, its limits are 3\.\.4"),
-        ([0, 0], [2, 1], [0.0, 0.0], r"capacity of worker 1 is 2, its limits are 0\.\.1"),
-        ([0, -1], [4, 4], [0.0, 0.0], r"capacity of worker 1 is 2, its limits are -1\.\.4"),
-        ([0, 0], [4, 4], [0.0, float("nan")], "the sample cost of worker 1 must be finite"),
-        ([0], [4, 4], [0.0, 0.0], "least workloads has 1 elements for 2 workers"),
+        ([3, 0], [4, 4], [0, 0], [0, 0], r"capacity of worker 0 is 2, its limits are 3\.\.4"),
+        ([0, 0], [2, 1], [0, 0], [0, 0], r"capacity of worker 1 is 2, its limits are 0\.\.1"),
+        ([0, -1], [4, 4], [0, 0], [0, 0], r"capacity of worker 1 is 2, its limits are -1\.\.4"),
+        ([0, 0], [4, 4], [0, float("nan")], [0, 0], "the sample cost of worker 1 must be finite"),
+        ([0, 0], [4, 4], [0, 0], [-1, 0], "the fixed cost of worker 0 must be finite"),
+        ([0], [4, 4], [0, 0], [0, 0], "least workloads has 1 elements for 2 workers"),
+        ([0, 0], [4, 4], [0, 0], [0], "fixed costs has 1 elements for 2 workers"),
     ],
 )
-def test_wrong_limits_are_named(least, most, sample_costs, message):
+def test_wrong_limits_are_named(least, most, sample_costs, fixed_costs, message):
     engine = Engine([20, 20], "lru")
     engine.prepare(np.arange(12, dtype=np.uint64).reshape(4, 3))
+    costs = np.array(sample_costs, float), np.array(fixed_costs, float)
     with pytest.raises(ValueError, match=message):
-        engine.joint(int32([1, 1]), int32([2, 2]), 0, limits=(int32(least), int32(most), np.array(sample_costs)))
+        engine.joint(int32([1, 1]), int32([2, 2]), 0, limits=(int32(least), int32(most), *costs))
 
 
 @pytest.mark.parametrize(
