@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from esd.services.domain.dense_sums import DenseSum, parse_dense_sum
     from esd.services.domain.features import Feature, Pooling
     from esd.services.domain.hybrid import HybridResult
+    from esd.services.domain.ids import in_table
     from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
     from esd.services.domain.losses import Loss
     from esd.services.domain.mechanisms import (
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         LaiaReading,
         MechanismOptions,
     )
+    from esd.services.domain.negatives import Negatives
     from esd.services.domain.plans import (
         EndOfStream,
         FlushPlan,
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
     from esd.services.runtime.security import Credentials
     from esd.session import Session
     from esd.tables import read
-    from esd.worker.models.inputs import Jagged, ModelInputs
+    from esd.worker.models.inputs import Jagged, ModelInputs, SharedLists
     from esd.worker.models.model import Model
     from esd.worker.training.step import Step
     from esd.worker.training.trained import TrainedModel
@@ -112,6 +114,7 @@ __all__ = [
     "ModelSpec",
     "MoveReason",
     "Moves",
+    "Negatives",
     "OptimizerKind",
     "OptimizerSpec",
     "ParameterServerConnection",
@@ -128,6 +131,7 @@ __all__ = [
     "Schedule",
     "Schema",
     "Session",
+    "SharedLists",
     "Step",
     "Sync",
     "TableClient",
@@ -144,6 +148,7 @@ __all__ = [
     "equal_workloads",
     "errors",
     "hybrid_dis",
+    "in_table",
     "parse_dense_sum",
     "parse_sync",
     "read",
@@ -168,6 +173,7 @@ _MODULES = {
     "GradientTransfers": "esd.services.domain.plans",
     "HashOptions": "esd.services.domain.mechanisms",
     "hybrid_dis": "esd.hybrid",
+    "in_table": "esd.services.domain.ids",
     "HybridResult": "esd.services.domain.hybrid",
     "Id": "esd.data.schema",
     "IdList": "esd.data.schema",
@@ -189,6 +195,7 @@ _MODULES = {
     "ModelSpec": "esd.services.domain.jobs",
     "MoveReason": "esd.services.domain.watched",
     "Moves": "esd.services.domain.watched",
+    "Negatives": "esd.services.domain.negatives",
     "OptimizerKind": "esd.services.domain.tables",
     "OptimizerSpec": "esd.services.domain.tables",
     "ParameterServerConnection": "esd.services.clients.parameter_server",
@@ -208,6 +215,7 @@ _MODULES = {
     "Schedule": "esd.services.domain.schedules",
     "Schema": "esd.data.schema",
     "Session": "esd.session",
+    "SharedLists": "esd.worker.models.inputs",
     "Step": "esd.worker.training.step",
     "Sync": "esd.services.domain.sync",
     "TableClient": "esd.services.clients.tables",

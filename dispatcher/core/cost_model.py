@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from esd.dispatcher.core.learned import Arrays
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_SAMPLE_IDS, Feature
+from esd.services.domain.jobs import JobSpec
 from esd.services.domain.tables import TableSpec
 
 if TYPE_CHECKING:  # in its stub only
@@ -108,6 +109,13 @@ class RowSizes:
     def cache_room(self, rows: int) -> int:
         """Returns the room, in units, of a cache for `rows` rows of the first table."""
         return rows * self._first_row // self.unit_bytes
+
+    def lists_room(self, job: JobSpec) -> int:
+        """Returns the room, in units, that a job's negatives take at most in a cache; 0 if it has none."""
+        if job.negatives is None:
+            return 0
+        rows = job.negatives.chunks(job.batch_size) * job.negatives.count
+        return rows * (self.of_tables[job.negatives.table] if self.of_tables else 1)
 
     def moved_bytes(self, columns: IterationColumns) -> Operations:
         """Returns the bytes that the operations of an iteration move."""

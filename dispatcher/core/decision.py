@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from esd.dispatcher.core.admission import AdmittedBatch
 from esd.dispatcher.core.cost_model import CostModel, Operations
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.negatives import SamplesWithLists, without_lists
 from esd.services.domain.plans import DirectRows, FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
 from esd.services.domain.sync import Figures
 
@@ -36,6 +37,7 @@ class Decision:
         assignment: int32 [k], the worker of each sample.
         batch: the k samples.
         admitted: the same with their admitted ids; None if the job admits every id at once.
+        with_lists: the samples with their workers' lists of negatives; None if the job has no negatives.
         epoch: the membership that the plans are for.
         columns: the engine's plan of each worker, in slot order.
         operations: rows moved, per worker and kind.
@@ -66,6 +68,7 @@ class Decision:
     assignment: NDArray[np.int32]
     batch: SampleBatch
     admitted: AdmittedBatch | None
+    with_lists: SamplesWithLists | None
     epoch: int
     columns: IterationColumns
     operations: Operations
@@ -90,16 +93,18 @@ class Decision:
     @cached_property
     def plans(self) -> tuple[IterationPlan, ...]:
         """One plan per worker, in slot order, built from the columns at the first use."""
-        return tuple(_iteration_plan(worker, self.batch, self.epoch) for worker in self.columns)
+        return tuple(_iteration_plan(worker, self.batch, self.with_lists, self.epoch) for worker in self.columns)
 
     @cached_property
     def messages(self) -> tuple[bytes, ...]:
         """The encoded plan of each worker, in slot order, built from the columns at the first use."""
         started = time.perf_counter()
-        batch = self.batch
+        batch = self.batch if self.with_lists is None else self.with_lists.samples
         dense, labels = np.ascontiguousarray(batch.dense), np.ascontiguousarray(batch.labels)
         optional = {name: getattr(batch, name) for name in ("lengths", "weights", "groups")}
         given = {name: np.ascontiguousarray(column) for name, column in optional.items() if column is not None}
+        if self.with_lists is not None:
+            given["chunks"] = self.with_lists.chunks
         messages = tuple(self.columns.messages(self.epoch, dense, labels, **given))
         self.seconds["encode"] = time.perf_counter() - started
         return messages
@@ -170,19 +175,28 @@ class Decision:
         return sum(self.seconds.values())
 
 
-def _iteration_plan(columns: PlanColumns, batch: SampleBatch, epoch: int) -> IterationPlan:
+def _iteration_plan(
+    columns: PlanColumns, batch: SampleBatch, with_lists: SamplesWithLists | None, epoch: int
+) -> IterationPlan:
     """Makes one worker's plan from its samples and its columns of `Engine.commit`, which have the plan's names."""
-    positions = columns["positions"]
-    return IterationPlan(
-        epoch=epoch,
-        batch_size=len(batch),
-        dense=batch.dense[positions],
-        labels=batch.labels[positions],
-        lengths=None if batch.lengths is None else batch.lengths[positions],
-        weights=None if batch.weights is None else batch.weights[positions],
-        groups=None if batch.groups is None else batch.groups[positions],
-        **{name: _transfers_of(column) for name, column in columns.items()},
-    )
+    positions, size, lists = columns["positions"], len(batch), 0
+    parts: dict[str, Any] = {name: _transfers_of(column) for name, column in columns.items()}
+    if with_lists is not None:
+        batch, lists = with_lists.samples, int((positions >= size).sum())
+        parts["positions"] = np.concatenate((positions[: len(positions) - lists], _chunks(with_lists, positions, size)))
+    parts |= {
+        "dense": batch.dense[positions],
+        "labels": batch.labels[positions],
+        "lengths": None if batch.lengths is None else batch.lengths[positions],
+        "weights": None if batch.weights is None else batch.weights[positions],
+        "groups": None if batch.groups is None else batch.groups[positions],
+    }
+    return IterationPlan(epoch=epoch, batch_size=size, **without_lists(parts, lists))
+
+
+def _chunks(with_lists: SamplesWithLists, positions: NDArray[np.uint32], samples: int) -> NDArray[np.uint32]:
+    """Returns the chunks of a worker's lists, which are the positions after the samples."""
+    return with_lists.chunks[positions[positions >= samples] - samples]
 
 
 def _transfers_of(column: Any) -> Any:

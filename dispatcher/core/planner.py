@@ -23,6 +23,7 @@ from esd.native.engine import BatchIds, CacheTooSmall, Engine
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 from esd.services.domain.jobs import JobSpec, scale_workloads
+from esd.services.domain.negatives import SamplesWithLists
 from esd.services.domain.plans import FlushPlan, Reload
 from esd.services.domain.worker_set import WorkerSet
 
@@ -99,7 +100,8 @@ class Planner:
         least, most = _worker_limits(job, worker_limits)
         self._balancing: Balancing | None = None
         if job.workload_limits is not None:
-            free = [room - self._sizes.cache_room(job.sync.pinned_rows) for room in caches]
+            taken = self._sizes.cache_room(job.sync.pinned_rows) + self._sizes.lists_room(job)
+            free = [room - taken for room in caches]
             self._balancing = Balancing(job, (least, most), self._sizes, free, self.cost_model)
         self._necessary = NecessaryTime() if job.auto_budget else None
         self._admission = Admission(job) if job.admit_afters else None
@@ -185,7 +187,7 @@ class Planner:
                 admitted = self._admission.admit(batch)
                 lookahead_batches = [self._admission.expect(later) for later in lookahead_batches]
                 trained, ids = admitted.samples, None
-            self._sync.announce(self._engine, lookahead_batches)
+            self._sync.announce(self._engine, self._with_all_lists(lookahead_batches))
             self._engine.prepare(ids or BatchIds(*trained.id_columns))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
@@ -210,9 +212,12 @@ class Planner:
         else:
             assigned = self._balancing.assign(self._mechanism, problem, self.cost_model)
         decided = time.perf_counter()
+        with_lists = self._prepare_lists(batch, assigned.workers)
         try:
             columns = self._engine.commit(
-                assigned.workers, self._sync.push_limits(), None if admitted is None else admitted.ids
+                assigned.workers if with_lists is None else with_lists.assignment,
+                self._sync.push_limits(),
+                None if admitted is None else admitted.ids,
             )
         except CacheTooSmall as error:
             raise ResourceExhausted(str(error)) from None
@@ -226,6 +231,7 @@ class Planner:
             assignment=assigned.workers,
             batch=batch,
             admitted=admitted,
+            with_lists=with_lists,
             epoch=self._epoch,
             columns=columns,
             operations=Operations(counts[0], counts[1] + counts[2], counts[3] + counts[4]),
@@ -258,6 +264,29 @@ class Planner:
         if self._necessary is not None:
             self._necessary.learn(decision.seconds["index"] + decision.seconds["plan"])
         return decision
+
+    def _prepare_lists(self, batch: SampleBatch, assignment: NDArray[np.int32]) -> SamplesWithLists | None:
+        """Has the engine prepare the batch again, with the lists of negatives that its assignment needs, if any.
+
+        The mechanism has decided without them: every worker needs the lists of its chunks under any assignment.
+        """
+        job = self.job
+        if job.negatives is None:
+            return None
+        with_lists = job.negatives.with_lists(batch, assignment, job.seed, self._engine.iteration)
+        self._engine.prepare(BatchIds(*with_lists.samples.id_columns))
+        self._check_rows()
+        return with_lists
+
+    def _with_all_lists(self, later: Sequence[SampleBatch]) -> Sequence[SampleBatch]:
+        """Returns the batches after the one to plan with the lists of negatives of all their chunks."""
+        job, negatives = self.job, self.job.negatives
+        if negatives is None or not self._sync.lookahead:
+            return later
+        return [
+            negatives.with_lists(each, np.zeros(len(each), np.int32), job.seed, iteration).samples
+            for iteration, each in enumerate(later, self._engine.iteration + 1)
+        ]
 
     def flush(self) -> tuple[FlushPlan, ...]:
         """Plans, for each worker, the push of all that the parameter server lacks; afterwards every row is clean."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from esd.advice.steps import StepListener, ignore
 from esd.data import Dataset
+from esd.data.dataset import negatives_of, table_options_of
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import simulate
 from esd.dispatcher.simulator.sizing.access import AccessTable
@@ -62,6 +63,8 @@ class Profile:
         return chosen.job(
             features=self.dataset.features,
             labels=self.dataset.labels,
+            negatives=negatives_of(self.dataset),
+            table_options=table_options_of(self.dataset),
             dense_features=self.dataset.dense_features,
             parameter_servers=("planned",),
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from esd.data.schema import TableOptions
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.columns import SampleColumns
 from esd.services.domain.features import Feature
+from esd.services.domain.negatives import Negatives
 
 
 class Dataset(Protocol):
@@ -62,6 +64,21 @@ class Dataset(Protocol):
     def __iter__(self) -> Iterator[SampleBatch]:
         """Yields batches of 1 to `batch_size` samples."""
         ...
+
+
+def negatives_of(dataset: Dataset) -> Negatives | None:
+    """Returns the negatives that a data set asks for, by an attribute `negatives`; None if it has none."""
+    negatives: Negatives | None = getattr(dataset, "negatives", None)
+    return negatives
+
+
+def table_options_of(dataset: Dataset) -> Mapping[str, TableOptions]:
+    """Returns the options of the tables of a data set, by an attribute `table_options`; none if it has none.
+
+    The keys are the names of the tables' first features, and an empty text for table 0.
+    """
+    options: Mapping[str, TableOptions] = getattr(dataset, "table_options", {})
+    return options
 
 
 def columns_of(dataset: Dataset) -> SampleColumns:

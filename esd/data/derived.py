@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from esd.data.dataset import Dataset
+from esd.data.dataset import Dataset, negatives_of, table_options_of
 
 
 class DerivedDataset:
@@ -20,6 +20,8 @@ class DerivedDataset:
         self.dense_features = source.dense_features
         self.samples = source.samples
         self.endless = source.endless
+        self.negatives = negatives_of(source)
+        self.table_options = table_options_of(source)
 
     @property
     def skipped(self) -> int:

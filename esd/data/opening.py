@@ -10,6 +10,7 @@ from esd.data.dataset import Dataset
 from esd.data.installed import installed_readers, open_installed
 from esd.data.reader import Reader, ReadRequest
 from esd.data.readers.flights import FlightsDataset
+from esd.data.readers.graph import GraphDataset
 from esd.data.readers.synthetic import SyntheticDataset
 from esd.data.readers.taobao import TaobaoDataset
 from esd.data.readers.text_sources import AVAZU, CRITEO, CRITEO_SEARCH, movielens
@@ -109,5 +110,6 @@ _READERS: dict[str, Reader] = {
     "criteo-search": CRITEO_SEARCH,
     "movielens": movielens,
     "taobao": TaobaoDataset,
+    "graph": GraphDataset,
     "synthetic": _synthetic,
 }

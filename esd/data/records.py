@@ -93,13 +93,18 @@ class RecordReader:
         )
         self.skipped = 0
 
-    def read(self, source: str, blocks: Iterable[bytes]) -> Iterator[Records]:
-        """Yields the records of each block of a file, which `source` names in messages.
+    def read(self, source: str, blocks: Iterable[bytes], *, lines: int = 0) -> Iterator[Records]:
+        """Yields the records of each block of a file.
+
+        Args:
+            source: the name of the file in messages.
+            blocks: of its lines.
+            lines: of the file that come before them.
 
         Raises:
             InvalidArgument: a malformed record when `skip_bad` of them were skipped already; another header.
         """
-        self._source, self._lines = source, 0
+        self._source, self._lines = source, lines
         header_due = self._format.header
         for block in blocks:
             text = block

@@ -325,15 +325,18 @@ class Schema:
                 raise InvalidArgument(f"missing.{name} is {value!r}, a dense column needs a finite number")
 
 
-def job_tables(schema: Schema | None, features: Sequence[Feature], first: TableSpec) -> tuple[TableSpec, ...]:
+def job_tables(
+    schema: Schema | None, features: Sequence[Feature], first: TableSpec, of_reader: Mapping[str, TableOptions]
+) -> tuple[TableSpec, ...]:
     """Returns the tables of a job's features, by number.
 
     Args:
-        schema: says how they differ; None: they do not, and have the names of their first features.
+        schema: describes how they differ; None: the reader does, and they have the names of their first features.
         features: of the job.
         first: the job's first table.
+        of_reader: without a schema, options of tables by name; the name of the first one is empty.
     """
-    options = {} if schema is None else schema.tables
+    options = of_reader if schema is None else schema.tables
     tables = []
     for number, name in enumerate(tables_of(features) if schema is None else schema.table_names):
         said = options.get(name or "", TableOptions())

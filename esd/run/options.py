@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from esd.data import Dataset, open_data
+from esd.data.dataset import negatives_of, table_options_of
 from esd.data.distinct import distinct_ids_of
 from esd.data.epochs import Epochs
-from esd.data.schema import admit_afters, job_tables, row_ttls
+from esd.data.schema import TableOptions, admit_afters, job_tables, row_ttls
 from esd.data.schema_file import name_of, read_schema
 from esd.data.split import split
 from esd.run.budget import parse_alpha, parse_budget
@@ -28,6 +30,7 @@ from esd.services.domain.features import Feature
 from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import MAX_HORIZON, OPTIONS, Criterion, LaiaReading
+from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import Schedule
 from esd.services.domain.sync import parse_sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
@@ -246,6 +249,8 @@ class RunOptions:
         table: str = TABLE,
         iterations: int | None = None,
         labels: tuple[str, ...] = ("label",),
+        negatives: Negatives | None = None,
+        table_options: Mapping[str, TableOptions] = MappingProxyType({}),
     ) -> JobSpec:
         """Returns the job that these options describe, on data of the given shape, fingerprint and length if known."""
         schema = None if self.schema is None else read_schema(self.schema)
@@ -260,6 +265,7 @@ class RunOptions:
             "name": self.data_name,
             "features": features,
             "labels": labels,
+            "negatives": negatives,
             "dense_features": len(dense_features),
             "dense_names": dense_features,
             "rules": () if schema is None else schema.rules,
@@ -271,7 +277,7 @@ class RunOptions:
             "workloads": workloads,
             "workload_limits": self.limits(),
             "window": PLAN_WINDOW,
-            "tables": self._tables(features, table),
+            "tables": self._tables(features, table_options, table),
             "row_ttls": row_ttls(schema, features, self.row_ttl),
             "admit_afters": admit_afters(schema, features, self.admit_after),
             "model": ModelSpec(
@@ -294,10 +300,12 @@ class RunOptions:
             options |= {"checkpoint_every": self.evaluate_every, "checkpoints_kept": kept}
         return JobSpec(**options)
 
-    def _tables(self, features: tuple[Feature, ...], table: str = TABLE) -> tuple[TableSpec, ...]:
+    def _tables(
+        self, features: tuple[Feature, ...], options: Mapping[str, TableOptions], table: str = TABLE
+    ) -> tuple[TableSpec, ...]:
         rows = OptimizerSpec(self.optimizer, self.learning_rate)
         first = TableSpec(table, self.dim, rows, self.seed, self.dim**-0.5)
-        return job_tables(None if self.schema is None else read_schema(self.schema), features, first)
+        return job_tables(None if self.schema is None else read_schema(self.schema), features, first, options)
 
     def _checkpoint_bytes(self) -> int:
         if self.checkpoint_bytes == "0":
@@ -329,10 +337,13 @@ class RunOptions:
         if self.epochs > 1 or self.shuffle:
             trained = Epochs(trained, epochs=self.epochs, shuffle=self.shuffle, seed=self.seed, batch_size=batch_size)
         if self.hot_batches:
+            if negatives_of(trained) is not None:
+                raise InvalidArgument("--hot-batches goes by the samples alone, and negatives are rows of every batch")
             job = replace(self, lr_schedule="constant", dense_lr_schedule=None).job(  # its end may not be known
                 features=trained.features,
                 dense_features=trained.dense_features,
                 labels=trained.labels,
+                table_options=table_options_of(trained),
                 parameter_servers=("not started",),
             )
             trained = in_hot_batches(trained, job, self.hot_batches)
@@ -356,7 +367,9 @@ class RunOptions:
         if self.cache_ratio is not None:
             return CacheSize(max(1, round(self.cache_ratio * distinct)))
         needed = max(self.worker_samples()) * sum(feature.max_length for feature in dataset.features)
-        return default_cache(distinct, needed, self._tables(dataset.features), self.workers)
+        if (negatives := negatives_of(dataset)) is not None:
+            needed += negatives.chunks(sum(self.worker_samples())) * negatives.count
+        return default_cache(distinct, needed, self._tables(dataset.features, table_options_of(dataset)), self.workers)
 
 
 # Options of mechanisms under the same name and in the same form; and those that the job has.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from esd.data import Dataset
+from esd.data.dataset import negatives_of, table_options_of
 from esd.run.events import Listener, OpeningData
 from esd.run.options import TABLE, RunOptions
 from esd.run.stream import TrainingStream, held_out_samples, training_stream
@@ -66,6 +67,8 @@ def prepare(
         features=stream.dataset.features,
         labels=stream.dataset.labels,
         dense_features=stream.dataset.dense_features,
+        negatives=negatives_of(stream.dataset),
+        table_options=table_options_of(stream.dataset),
         parameter_servers=parameter_servers,
         stream=stream.dataset.fingerprint,
         table=table,

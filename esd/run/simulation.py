@@ -62,7 +62,13 @@ def simulate_run(
         dense_features=stream.dense_features,
         parameter_servers=("simulated",),
         labels=stream.labels,
+        negatives=stream.negatives,
+        table_options=stream.table_options,
     )
+    if job.negatives is not None and (dims is not None or alternative is not None):
+        raise InvalidArgument(
+            "negatives are simulated with the job's own tables and protocol: leave out --dims and --alternative"
+        )
     caches = [stream.cache_rows] * chosen.workers
     mechanism = None if assignments is None else Replay(assignments, chosen.workers)
     batches: Iterable[SampleBatch] = stream.batches()

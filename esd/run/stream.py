@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esd.data import Dataset
+from esd.data.dataset import negatives_of, table_options_of
+from esd.data.schema import TableOptions
 from esd.dispatcher.simulator.simulate import trace_batches
 from esd.run.cache_size import DEFAULT_CACHE_RATIO
 from esd.run.early_stop import EarlyStop
@@ -18,6 +20,7 @@ from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.features import Feature, numbered_ids
 from esd.services.domain.ids import distinct_values
+from esd.services.domain.negatives import Negatives
 
 READ_SAMPLES = 1024  # that a data set is asked for at a time
 
@@ -112,6 +115,8 @@ class SimulatedStream:
         labels: names of the L labels.
         cache_rows: of each worker, as the options say.
         batches: reads the global batches from the start.
+        negatives: of the job; None: it has none.
+        table_options: options of the tables by name.
     """
 
     features: tuple[Feature, ...]
@@ -119,6 +124,8 @@ class SimulatedStream:
     labels: tuple[str, ...]
     cache_rows: int
     batches: Callable[[], Iterator[SampleBatch]]
+    negatives: Negatives | None = None
+    table_options: Mapping[str, TableOptions] = field(default_factory=dict)
 
     def profile(self) -> NDArray[np.uint64]:
         """Reads the whole stream. Returns all its ids as one column, uint64."""
@@ -140,6 +147,8 @@ def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> Si
         labels=stream.dataset.labels,
         cache_rows=chosen.cache_size(stream.whole).rows,
         batches=lambda: global_batches(stream, stream.batch_size),
+        negatives=negatives_of(stream.dataset),
+        table_options=table_options_of(stream.dataset),
     )
 
 

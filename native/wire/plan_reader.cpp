@@ -63,7 +63,7 @@ GradientColumns read_gradients(Bytes message, const RowColumns& trained) {
   return gradients;
 }
 
-using PlanFields = Fields<36>;
+using PlanFields = Fields<37>;
 
 DirectColumns read_direct(const PlanFields& fields, std::uint32_t places_at, std::uint32_t peers_at, std::size_t rows,
                           std::uint64_t workers) {
@@ -108,6 +108,8 @@ void read_samples(const PlanFields& fields, const PlanLimits& limits, ReadPlan& 
     ids = std::accumulate(plan.lengths.begin(), plan.lengths.end(), std::uint64_t{0});
     expect(ids <= limits.ids);
   }
+  plan.lists = fields.varint(36, plan.samples);
+  expect(plan.lists == 0 || plan.has_lengths);
   plan.initial_ids = read_ids(fields, 34, 35);
   plan.inverse = fields.column<std::uint32_t>(19, ids);
   expect_below(plan.inverse, plan.unique.ids.size() + plan.initial_ids.size());

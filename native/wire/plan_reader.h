@@ -40,7 +40,7 @@ struct ReadPlan {
   RowColumns update_rows, evict_rows, drops, pulls, discards;
   GradientColumns update_gradients, evict_gradients;
   DirectColumns direct_pushes, direct_pulls;
-  std::size_t samples = 0, fields = 0, dense_features = 0, labels_per_sample = 0;
+  std::size_t samples = 0, fields = 0, dense_features = 0, labels_per_sample = 0, lists = 0;
   RowColumns unique;
   std::vector<std::uint64_t> unique_contributors, forgotten, groups, initial_ids;
   std::vector<std::uint32_t> positions, inverse, reduced;

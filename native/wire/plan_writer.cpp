@@ -189,7 +189,10 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   message.number(10, samples);
   message.number(11, plans.fields);
   message.number(12, context.dense_features);
-  message.column(13, positions, samples);
+  std::vector<std::uint32_t> places(positions, positions + samples);
+  const auto lists = std::lower_bound(places.begin(), places.end(), context.batch_size);  // positions ascend
+  std::for_each(lists, places.end(), [&](std::uint32_t& place) { place = context.chunks[place - context.batch_size]; });
+  message.column(13, places.data(), samples);
   encoder.ids(message, plan.unique_ids, 14, 15);
   message.column(16, encoder.u32(plan.unique_slots), plan.unique_slots.size);
   message.column(17, encoder.i64(plan.unique_versions), plan.unique_versions.size);
@@ -218,6 +221,7 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   message.column(32, encoder.u32(plan.direct_pulls.places), plan.direct_pulls.places.size);
   message.column(33, encoder.u32(plan.direct_pulls.peers), plan.direct_pulls.peers.size);
   encoder.ids(message, plan.initial_ids, 34, 35);
+  message.number(36, static_cast<std::uint64_t>(places.end() - lists));
   Message response;
   response.message(4, message);  // AttendResponse.plans
   return response.take();

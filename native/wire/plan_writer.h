@@ -20,6 +20,7 @@ struct PlanContext {
   const std::uint32_t* lengths;   // [k, fields]; null when every field of every sample has one id
   const float* weights;           // [k], null when there are none
   const std::uint64_t* groups;    // [k], null when there are none
+  const std::uint32_t* chunks;    // [c], of the lists of negatives, which follow the k samples in all columns above
 };
 
 // Returns the plan of one worker as protobuf writes it: fields ascend, and those at their default are left out. `arena`

@@ -63,6 +63,11 @@ def in_table(ids: NDArray[np.uint64], number: int | NDArray[np.uint64]) -> NDArr
     """Returns ids of the table with this number, 0..255, from the lower 56 bits of any ids; of the same shape.
 
     `number` may also be an array that broadcasts to the last axes of the ids.
+
+    Example:
+        >>> ids = esd.in_table(np.array([7, 8], np.uint64), 2)
+        >>> [hex(each) for each in ids.tolist()]
+        ['0x200000000000007', '0x200000000000008']
     """
     top = np.uint64(number) << _VALUE_BITS
     return (ids & ((np.uint64(1) << _VALUE_BITS) - np.uint64(1))) | top

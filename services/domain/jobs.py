@@ -16,6 +16,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, check_features
 from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import OPTIONS, MechanismOptions, check_options
+from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import CONSTANT, Schedule
 from esd.services.domain.sync import ON_DEMAND, Sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
@@ -210,6 +211,8 @@ class JobSpec(DispatchOptions):
             that do not train it forgets it; 0: it lives for ever. Empty: the rows of all tables do.
         admit_afters: by table, N: an id is trained from the N-th iteration on that has it, and reads its initial row
             before; 1: from the first. Empty: the ids of all tables are.
+        negatives: a further feature, whose ids are drawn for each iteration and shared by the samples of a chunk; None:
+            there is none. Samples are submitted without it.
 
     Example:
         >>> job = esd.JobSpec(
@@ -241,6 +244,7 @@ class JobSpec(DispatchOptions):
     at_max_rows: RowLimitPolicy = RowLimitPolicy.REFUSE
     row_ttls: tuple[int, ...] = ()
     admit_afters: tuple[int, ...] = ()
+    negatives: Negatives | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -268,6 +272,7 @@ class JobSpec(DispatchOptions):
         self._check_ttls()
         self._check_admission()
         check_features(self.features, len(self.tables))
+        self._check_negatives()
         if not self.parameter_servers:
             raise InvalidArgument("parameter_servers is empty, at least one shard is needed")
         if repeated := [each for each in self.parameter_servers if self.parameter_servers.count(each) > 1]:
@@ -289,6 +294,19 @@ class JobSpec(DispatchOptions):
             _check_range(f"admit_after of table {table.name!r} (--admit-after)", after, 1, MAX_ADMIT_AFTER)
         if afters and max(afters) == 1:
             raise InvalidArgument("admit_afters are all 1, which admits every id at once: leave them out")
+
+    def _check_negatives(self) -> None:
+        negatives = self.negatives
+        if negatives is None:
+            return
+        if not isinstance(negatives, Negatives):
+            raise InvalidArgument(f"negatives of a job is {negatives!r}, it must be of the type Negatives")
+        if negatives.table >= len(self.tables):
+            raise InvalidArgument(f"negatives are of table {negatives.table}, the job has {len(self.tables)} tables")
+        if any(feature.name == negatives.name for feature in self.features):
+            raise InvalidArgument(f"negatives and a feature are both named {negatives.name!r}")
+        if self.admit_afters:
+            raise InvalidArgument("negatives are trained in every iteration: leave out admit_afters (--admit-after)")
 
     def _check_names(self) -> None:
         if not 1 <= len(set(self.labels)) == len(self.labels) <= MAX_LABELS or not all(self.labels):

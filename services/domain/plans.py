@@ -258,6 +258,8 @@ class IterationPlan:
         direct_pulls: the rows of `pulls` that come directly from their present owner.
         initial_ids: uint64 [v], the distinct ids of the worker's samples that are not admitted yet, ascending. The
             worker makes their initial rows, and trains none of them.
+        chunks: uint32 [c], the chunks of the global batch that have samples here, ascending, in a job with negatives.
+            The ids of their lists follow the ids of the samples in `inverse`, list by list.
 
     Example:
         The first plan of a worker whose cache is empty: it pulls the two rows of its sample.
@@ -301,6 +303,7 @@ class IterationPlan:
     direct_pushes: DirectRows = NO_DIRECT_ROWS
     direct_pulls: DirectRows = NO_DIRECT_ROWS
     initial_ids: NDArray[np.uint64] = field(default_factory=lambda: NO_IDS)
+    chunks: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
 
     def rows_by_table(self, tables: int) -> list[UsedRows]:
         """Returns the rows that the samples use of each of the job's tables, by number."""

@@ -20,6 +20,7 @@ from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.jobs import MAX_WORKERS, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import OPTIONS, Criterion, LaiaReading, MechanismOptions
+from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import CONSTANT, Decay, Schedule
 from esd.services.domain.sync import WAYS, Sync
 from esd.services.domain.tables import TableSpec
@@ -257,6 +258,14 @@ def _renewed(described: dict[str, Any]) -> dict[str, Any]:
 _OPTIONS_OF_MECHANISMS = ("alpha", "auto_alpha", "criterion", "solver", "eviction_term", "hash_field", "horizon")
 
 
+def _encode_negatives(negatives: Negatives) -> dispatcher_pb2.Negatives:
+    return dispatcher_pb2.Negatives(**{each.name: getattr(negatives, each.name) for each in fields(Negatives)})
+
+
+def _decode_negatives(message: dispatcher_pb2.Negatives) -> Negatives:
+    return Negatives(**{each.name: getattr(message, each.name) for each in fields(Negatives)})
+
+
 def _encode_limits(limits: tuple[int, int]) -> dispatcher_pb2.WorkloadLimits:
     return dispatcher_pb2.WorkloadLimits(least=limits[0], most=limits[1])
 
@@ -286,6 +295,7 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "dense_sum": (encode_dense_sum, decode_dense_sum),
     "row_ttls": (tuple, tuple),
     "admit_afters": (tuple, tuple),
+    "negatives": (_encode_negatives, _decode_negatives),
     "at_max_rows": (_ROW_LIMIT_POLICIES.encode, _ROW_LIMIT_POLICIES.decode),
 }
 _SAME = (lambda value: value, lambda value: value)

@@ -15,6 +15,7 @@ from esd.services.domain.claimants import check_claimant
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_FEATURES, MAX_LENGTH
 from esd.services.domain.jobs import MAX_WORKERS
+from esd.services.domain.negatives import without_lists
 from esd.services.domain.plans import (
     NO_DIRECT_ROWS,
     NO_GRADIENTS,
@@ -101,7 +102,7 @@ def _plan_of(columns: dict[str, Any]) -> IterationPlan:
     for name in _DIRECT:
         direct = columns[name]
         columns[name] = NO_DIRECT_ROWS if direct is None else DirectRows(*direct)
-    return IterationPlan(**columns)
+    return IterationPlan(**without_lists(columns, columns.pop("lists")))
 
 
 def _rows_of(columns: tuple[Any, ...] | None) -> Transfers:
@@ -215,24 +216,30 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
     transfers |= {name: _decode_gradients(getattr(message, name), name, trained) for name in _GRADIENTS}
     for name, (rows, with_whom) in _DIRECT.items():
         transfers[name] = _decode_direct(message, name, with_whom, len(transfers[rows]))
-    return IterationPlan(
-        **{name: getattr(message, name) for name in _NUMBERS},
-        **transfers,
-        positions=positions,
-        unique_ids=trained.ids,
-        unique_slots=trained.slots,
-        unique_versions=trained.versions,
-        unique_contributors=contributors,
-        inverse=inverse,
-        dense=decode_array(message.dense, np.float32, (m, features), "dense"),
-        labels=labels,
-        forgotten=_unpack(message.forgotten, np.uint64, "forgotten"),
-        reduced=_decode_reduced(message.reduced, contributors),
-        initial_ids=np.cumsum(initial, dtype=np.uint64) + np.uint64(message.first_initial_id),
-        lengths=lengths,
-        weights=decode_array(message.weights, np.float32, (m,), "weights") if message.weights else None,
-        groups=decode_array(message.groups, np.uint64, (m,), "groups") if message.groups else None,
-    )
+    _check_lists(message.lists, m, lengths)
+    columns = transfers | {
+        "positions": positions,
+        "unique_ids": trained.ids,
+        "unique_slots": trained.slots,
+        "unique_versions": trained.versions,
+        "unique_contributors": contributors,
+        "inverse": inverse,
+        "dense": decode_array(message.dense, np.float32, (m, features), "dense"),
+        "labels": labels,
+        "forgotten": _unpack(message.forgotten, np.uint64, "forgotten"),
+        "reduced": _decode_reduced(message.reduced, contributors),
+        "initial_ids": np.cumsum(initial, dtype=np.uint64) + np.uint64(message.first_initial_id),
+        "lengths": lengths,
+        "weights": decode_array(message.weights, np.float32, (m,), "weights") if message.weights else None,
+        "groups": decode_array(message.groups, np.uint64, (m,), "groups") if message.groups else None,
+    }
+    return IterationPlan(**{name: getattr(message, name) for name in _NUMBERS}, **without_lists(columns, message.lists))
+
+
+def _check_lists(lists: int, samples: int, lengths: NDArray[np.uint32] | None) -> None:
+    """Raises InvalidArgument unless the last samples of a plan can be lists of negatives."""
+    if lists > samples or (lists and lengths is None):
+        raise InvalidArgument(f"lists is {lists}, of {samples} samples, which then need lengths")
 
 
 def _check_ids(ids: int) -> int:

@@ -64,7 +64,7 @@ def test_the_import_is_cheap() -> None:
 def test_what_is_slow_comes_with_the_first_use_and_torch_with_models_alone() -> None:
     assert "grpc" in loaded_after("esd.DispatcherClient")
     assert loaded_after("esd.hybrid_dis([[1, 2]], [1, 0])") == {"esd.native"}
-    with_torch = ("Jagged", "Model", "ModelInputs", "Session", "Step", "TrainedModel")
+    with_torch = ("Jagged", "Model", "ModelInputs", "Session", "SharedLists", "Step", "TrainedModel")
     others = [name for name in esd.__all__ if name not in with_torch]
     assert "torch" not in loaded_after(f"[getattr(esd, name) for name in {others}]")
     assert "torch" in loaded_after("esd.Model")

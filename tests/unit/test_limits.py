@@ -24,6 +24,7 @@ from esd.services.domain.dense_sums import parse_dense_sum
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.mechanisms import JointOptions
+from esd.services.domain.negatives import Negatives
 from esd.services.domain.sync import parse_sync
 from esd.services.runtime.settings import LEAST_LOGGED_BYTES, LEAST_MESSAGE_BYTES, ServerSettings, SettingsError, load
 from esd.services.wire import batches, exchange, sums
@@ -51,6 +52,7 @@ REFUSED: Mapping[str, Callable[[], object]] = {
     "domain/jobs._MOST_32": lambda: replace(JOB, window=2**32),
     "domain/jobs._MOST_64": lambda: replace(JOB, checkpoint_bytes=2**64),
     "domain/mechanisms/joint.MAX_HORIZON": lambda: JointOptions(horizon=65),
+    "domain/negatives.MAX_IDS": lambda: Negatives("negative", ids=2**40 + 1, count=1),
     "domain/reports._LONGEST_NAME": lambda: registration("x" * 257),
     "domain/schedules._MOST_ITERATIONS": lambda: parse_schedule(f"cosine:{2**32}", None),
     "domain/sync/bounded.MAX_BOUND": lambda: parse_sync("bounded:10001,2"),

@@ -16,6 +16,7 @@ from esd.worker.models.dfm import DeepFM
 from esd.worker.models.dlrm import DLRM
 from esd.worker.models.dropout import replace_dropout
 from esd.worker.models.flen import FLEN
+from esd.worker.models.graphs import ComplEx, DistMult, RotatE, SimplE, TransE
 from esd.worker.models.inputs import InputFeature, ModelInputs
 from esd.worker.models.linear import replace_linear
 from esd.worker.models.losses import LOSSES
@@ -36,6 +37,11 @@ MODELS: dict[str, type[Model]] = {
     "flen": FLEN,
     "mmoe": MMoE,
     "tbsm": TBSM,
+    "transe": TransE,
+    "distmult": DistMult,
+    "complex": ComplEx,
+    "simple": SimplE,
+    "rotate": RotatE,
 }
 
 
@@ -106,4 +112,8 @@ def inputs_of(job: JobSpec) -> ModelInputs:
         )
         for each in job.features
     )
-    return ModelInputs(features, job.dense_features, job.labels)
+    drawn = job.negatives
+    if drawn is None:
+        return ModelInputs(features, job.dense_features, job.labels)
+    negatives = InputFeature(drawn.name, job.tables[drawn.table].dimension, drawn.count, drawn.table)
+    return ModelInputs(features, job.dense_features, job.labels, negatives)

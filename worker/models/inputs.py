@@ -39,6 +39,8 @@ class ModelInputs:
         features: the features with an embedding, in the order of the data.
         dense: d, the number of dense features.
         labels: the names of the L labels.
+        negatives: the feature whose ids are drawn and shared by samples (`SharedLists`), `longest` to a list; None:
+            there is none.
 
     Example:
         >>> inputs = esd.TrainedModel.load("model.npz").model.inputs
@@ -49,6 +51,7 @@ class ModelInputs:
     features: tuple[InputFeature, ...]
     dense: int
     labels: tuple[str, ...]
+    negatives: InputFeature | None = None
 
     def __str__(self) -> str:
         dimensions = sorted({feature.dimension for feature in self.features})
@@ -103,6 +106,33 @@ class Jagged:
         """True at the positions within a sequence, bool [m, T]."""
         places = torch.arange(self.values.shape[1], device=self.lengths.device)
         return places < self.lengths.unsqueeze(1)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLists:
+    """The embeddings of negatives: lists of which each belongs to several samples (esd.services.domain.negatives).
+
+    Attributes:
+        values: float32 [c, T, D], c lists of T rows.
+        lists: int64 [m], the list of each sample, ascending.
+
+    Example:
+        >>> negatives = esd.SharedLists(torch.zeros(2, 5, 4), lists=torch.tensor([0, 0, 1]))
+        >>> negatives.counts, negatives[:2].lists.tolist()
+        ([2, 1], [0, 0])
+    """
+
+    values: Tensor
+    lists: Tensor
+
+    def __getitem__(self, samples: slice) -> SharedLists:
+        return SharedLists(self.values, self.lists[samples])
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of samples of each list, which follow each other."""
+        counts: list[int] = torch.bincount(self.lists, minlength=len(self.values)).tolist()
+        return counts
 
 
 class StackedEmbeddings(Mapping[str, Any]):

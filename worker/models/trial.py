@@ -9,7 +9,7 @@ from torch import Tensor
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.users_code import place_of, raise_if_stopped
 from esd.worker.models.buffer_trial import TriedBuffers, evaluating
-from esd.worker.models.inputs import Jagged, ModelInputs
+from esd.worker.models.inputs import Jagged, ModelInputs, SharedLists
 from esd.worker.models.model import Batch, Model
 
 
@@ -56,7 +56,7 @@ def try_model(model: Model, name: str, inputs: ModelInputs) -> None:
     finally:
         torch.set_rng_state(random)
         model.zero_grad()
-    rows = [each.values if isinstance(each, Jagged) else each for each in pair.embeddings.values()]
+    rows = [each if isinstance(each, Tensor) else each.values for each in pair.embeddings.values()]
     if all(each.grad is None for each in rows):
         raise InvalidArgument(f"model {name!r} does not use its embedding rows: they have no gradient")
     for what, together, single in zip(
@@ -67,7 +67,7 @@ def try_model(model: Model, name: str, inputs: ModelInputs) -> None:
 
 def _two_samples(inputs: ModelInputs) -> Batch:
     generator = torch.Generator().manual_seed(0)
-    embeddings: dict[str, Tensor | Jagged] = {}
+    embeddings: dict[str, Tensor | Jagged | SharedLists] = {}
     for feature in inputs.features:
         lengths = torch.tensor([max(1, feature.longest // 2), feature.longest])
         shape = (2, feature.longest, feature.dimension) if feature.longest else (2, feature.dimension)
@@ -77,6 +77,9 @@ def _two_samples(inputs: ModelInputs) -> Batch:
             continue
         values[0, int(lengths[0]) :] = 0
         embeddings[feature.name] = Jagged(values.requires_grad_(), lengths)
+    if (drawn := inputs.negatives) is not None:
+        values = torch.empty(1, drawn.longest, drawn.dimension).uniform_(-0.1, 0.1, generator=generator)
+        embeddings[drawn.name] = SharedLists(values.requires_grad_(), torch.zeros(2, dtype=torch.int64))
     dense = torch.randn(2, inputs.dense, generator=generator)
     labels = torch.tensor([[0.0], [1.0]]).expand(2, len(inputs.labels)).clone()
     return Batch(embeddings, dense, labels)
@@ -120,6 +123,12 @@ def _form(found: object) -> str:
 
 
 def _check_independent(together: Tensor, alone: Tensor, what: str, name: str) -> None:
+    # Outputs may be as long as the longest list of the samples. Only the part that both have is compared: if what comes
+    # after the end of a sample's list counts, its loss differs.
+    if together.ndim != alone.ndim:
+        raise InvalidArgument(f"model {name!r} makes outputs of {together.ndim} and of {alone.ndim} dimensions")
+    common = tuple(slice(min(sizes)) for sizes in zip(together.shape, alone.shape, strict=True))
+    together, alone = together[common], alone[common]
     if not torch.allclose(together, alone, rtol=1e-3, atol=1e-4):
         raise InvalidArgument(
             f"{what} of model {name!r} depends on the other samples of its batch ({alone.flatten()[0].item():g} alone, "

@@ -40,7 +40,7 @@ class Scorer:
         prepare_device("cpu", 1)
         self._name = job.model.name
         self._model = build_model(job)
-        self._embed = Embedder(job.features, len(job.tables))
+        self._embed = Embedder(job)
         with np.load(io.BytesIO(dense), allow_pickle=False) as arrays:
             saved = {_plain(name): torch.from_numpy(arrays[name]) for name in arrays.files if _is_of_model(name)}
         try:

@@ -18,7 +18,7 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.plans import IterationPlan
 from esd.services.domain.reports import SCORE_BINS
 from esd.services.domain.tables import TableSpec
-from esd.worker.models.inputs import Jagged
+from esd.worker.models.inputs import Jagged, SharedLists
 from esd.worker.training.dense import DenseParameters
 from esd.worker.training.embeddings import Embedder
 from esd.worker.training.initial_rows import with_initial_rows, without_initial_rows
@@ -77,7 +77,8 @@ class Step:
         positions: uint32 [m], the place of each sample in the global batch, for randomness that must not depend on
             which worker trains a sample.
         embeddings: by the name of the feature, in the order of the features: float32 [m, D], or `esd.Jagged` of a
-            feature that is not pooled. Their gradients train the rows.
+            feature that is not pooled, and at the end `esd.SharedLists` of the job's negatives. Their gradients train
+            the rows.
         dense: float32 [m, d], the dense features.
         labels: float32 [m, L].
         weights: float32 [m], by which `backward` multiplies each sample's loss; None: 1.
@@ -111,7 +112,9 @@ class Step:
         self.iteration = plan.iteration
         self.batch_size = plan.batch_size
         self.positions = plan.positions
-        self.embeddings: Mapping[str, Tensor | Jagged] = embed(self._rows, plan.lengths)
+        self.embeddings: Mapping[str, Tensor | Jagged | SharedLists] = embed.with_negatives(
+            self._rows, plan.lengths, plan.positions, plan.chunks
+        )
         self.dense = torch.tensor(plan.dense, device=device)
         self.labels = torch.tensor(plan.labels, device=device)
         self.weights = None if plan.weights is None else torch.tensor(plan.weights, device=device)
@@ -314,7 +317,7 @@ class Steps:
         self._caches = caches
         self._dense = dense
         self._device = device
-        self._embed = Embedder(job.features, len(job.tables))
+        self._embed = Embedder(job)
 
     def begin(self, plan: IterationPlan, rows_trained: Callable[[], object] = lambda: None) -> Step:
         """Begins an iteration, whose rows are in the caches at the versions of the plan.

@@ -50,7 +50,7 @@ class TrainedModel:
     def __init__(self, job: JobSpec, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.job = job
         self.model = build_model(job).eval()
-        self._embed = Embedder(job.features, len(job.tables))
+        self._embed = Embedder(job)
         dense = {name.removeprefix("dense/"): arrays[name] for name in arrays if name.startswith("dense/")}
         prefixes = [f"{table.name}/" if len(job.tables) > 1 else "" for table in job.tables]
         try:

@@ -87,7 +87,7 @@ nb::dict IterationColumns::operator[](std::size_t worker) const {
 
 nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, const Features& labels,
                                     const std::optional<Lengths>& lengths, const std::optional<Weights>& weights,
-                                    const std::optional<Groups>& groups) const {
+                                    const std::optional<Groups>& groups, const std::optional<Chunks>& chunks) const {
   std::size_t samples = 0;
   for (const WorkerPlan& plan : plans_.workers) samples += plan.positions.size;
   const auto check = [&](const char* column, std::size_t rows) {
@@ -104,15 +104,21 @@ nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, 
     throw std::invalid_argument("lengths has " + std::to_string(lengths->shape(1)) + " columns, the batch has " +
                                 std::to_string(plans_.fields) + " fields");
   }
+  const std::size_t lists = chunks ? chunks->size() : 0;
+  if (lists > samples || (lists > 0 && !lengths)) {
+    throw std::invalid_argument("chunks has " + std::to_string(lists) + " lists, the batch has " +
+                                std::to_string(samples) + " samples with them, and they need lengths");
+  }
   const wire::PlanContext context{epoch,
-                                  samples,
+                                  samples - lists,
                                   dense.data(),
                                   dense.shape(1),
                                   labels.data(),
                                   labels.shape(1),
                                   lengths ? lengths->data() : nullptr,
                                   weights ? weights->data() : nullptr,
-                                  groups ? groups->data() : nullptr};
+                                  groups ? groups->data() : nullptr,
+                                  chunks ? chunks->data() : nullptr};
   std::vector<std::string> encoded;
   {
     const nb::gil_scoped_release released;

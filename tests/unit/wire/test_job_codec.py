@@ -23,6 +23,7 @@ from esd.services.domain.mechanisms import (
     LaiaReading,
     MechanismOptions,
 )
+from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import CONSTANT, Decay, Schedule
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.wire.jobs import CRITERIA, decode_job, encode_job
@@ -72,6 +73,25 @@ MECHANISMS: dict[str, Callable[[int], st.SearchStrategy[MechanismOptions | None]
 }
 
 
+NEGATIVES = st.fixed_dictionaries(
+    {
+        "negatives": st.none()
+        | st.builds(
+            Negatives,
+            name=st.text(st.characters(codec="utf-8"), min_size=1, max_size=20),
+            ids=st.integers(1, 2**40),
+            count=st.integers(1, 2**20),
+            chunk=st.integers(0, 2**32 - 1),
+        )
+    }
+)
+
+
+def admission(tables: int) -> st.SearchStrategy[dict[str, Any]]:
+    of_tables = st.tuples(st.integers(2, 255), *[st.integers(1, 255)] * (tables - 1))
+    return st.fixed_dictionaries({"admit_afters": st.just(()) | of_tables})
+
+
 @st.composite
 def jobs(draw: st.DrawFn) -> JobSpec:
     workloads = draw(st.lists(st.integers(0, 1000), min_size=1, max_size=64).filter(any))
@@ -101,7 +121,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         window=draw(st.integers(1, 100)),
         tables=tuple(tables),
         row_ttls=draw(st.just(()) | st.tuples(*[st.integers(0, 2**28 - 1)] * len(tables))),
-        admit_afters=draw(st.just(()) | st.tuples(st.integers(2, 255), *[st.integers(1, 255)] * (len(tables) - 1))),
+        **draw(admission(len(tables)) | NEGATIVES),
         model=draw(MODELS),
         schedule=draw(SCHEDULES),
         dense_schedule=draw(SCHEDULES),

@@ -332,6 +332,8 @@ def direct(places: list[int], peers: list[int]) -> Spoil:
         (put("lengths", pack(np.arange(3))), "lengths has 3 values, there must be 4"),
         (put("lengths", pack(np.array([1, 2, 1, 1]))), "inverse has 4 values, there must be 5"),
         (put("lengths", pack(np.array([2**20 + 1, 0, 0, 0]))), "lengths contains 1048577"),
+        (put("lists", 1), "lists is 1, of 2 samples, which then need lengths"),
+        (put("lists", 3), "lists is 3, of 2 samples"),
         (put("weights", bytes(4)), "weights has 4 bytes"),
         (put("groups", bytes(8)), "groups has 8 bytes"),
         (put("direct_pushes", pack(np.arange(1))), "direct_push_peers has 0 values, there must be 1"),

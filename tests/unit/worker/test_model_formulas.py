@@ -15,7 +15,8 @@ from torch import Tensor
 
 from esd.services.domain.errors import InvalidArgument
 from esd.worker.models import MODELS
-from esd.worker.models.inputs import InputFeature, Jagged, ModelInputs
+from esd.worker.models.inputs import InputFeature, Jagged, ModelInputs, SharedLists
+from tests.support.graphs import SCORES
 
 DIMENSION, DENSE, HIDDEN = 6, 3, (8, 4)
 FEATURES = ("user_id", "user_city", "item_id", "item.brand", "item.price", "hour")
@@ -113,7 +114,34 @@ def inputs_of(features=FEATURES, dimension=DIMENSION, dense=DENSE, labels=LABELS
 
 
 def test_every_model_has_its_formula() -> None:
-    assert {*FORMULAS, "tbsm"} == set(MODELS)
+    assert {*FORMULAS, "tbsm", *SCORES} == set(MODELS)
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("counts", [(5,), (2, 3)], ids=["one list", "two lists"])
+def test_a_model_of_graphs_scores_true_and_corrupted_triples_as_its_formula_does(
+    name: str, counts: tuple[int, ...]
+) -> None:
+    generator = torch.Generator().manual_seed(3)
+    width = DIMENSION // 2 if name == "rotate" else DIMENSION
+    entity, relation = InputFeature("head", DIMENSION), InputFeature("relation", width, table=1)
+    drawn = InputFeature("negative", DIMENSION, longest=4)
+    triple = (entity, relation, InputFeature("tail", DIMENSION))
+    model = MODELS[name](ModelInputs(triple, 0, ("label",), drawn), HIDDEN)
+    head, tail = (torch.randn(5, DIMENSION, generator=generator) for _ in range(2))
+    kind = torch.randn(5, width, generator=generator)
+    lists = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    negatives = SharedLists(torch.randn(len(counts), 4, DIMENSION, generator=generator), lists)
+    rows = {"head": head, "relation": kind, "tail": tail, "negative": negatives}
+    found = model(rows, torch.empty(5, 0))
+    score = SCORES[name]
+    for sample in range(5):
+        h, r, t = head[sample], kind[sample], tail[sample]
+        others = negatives.values[lists[sample]]
+        wrong = [score(h, r, other) for other in others] + [score(other, r, t) for other in others]
+        torch.testing.assert_close(found[sample], torch.stack([score(h, r, t), *wrong]), rtol=1e-4, atol=1e-4)
+    assert model.scores(found).shape == (5, 1)
+    torch.testing.assert_close(model({name: rows[name] for name in list(rows)[:3]}, torch.empty(5, 0)), found[:, :1])
 
 
 @pytest.mark.parametrize("name", FORMULAS)

@@ -15,6 +15,7 @@ from torch import nn
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.features import Feature, Pooling, numbered_ids
 from esd.services.domain.jobs import ModelSpec
+from esd.services.domain.losses import Loss
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from esd.worker import models
 from esd.worker.models import build_model
@@ -51,8 +52,9 @@ def build(make_job, monkeypatch):
 
     def build(model, seed=7, **changes):
         monkeypatch.setitem(models.MODELS, "own", model)
-        features = changes.pop("features", None)
+        features, loss = changes.pop("features", None), changes.pop("loss", Loss.BCE)
         job = replace(make_job(model="own", **changes), seed=seed)
+        job = replace(job, model=replace(job.model, loss=loss))
         return build_model(job if features is None else replace(job, features=features))
 
     return build
@@ -247,3 +249,36 @@ def test_a_list_must_end_where_it_ends(build, pooled, message):
         return
     with pytest.raises(InvalidArgument, match=message):
         build(Lists, features=features)
+
+
+class Positions(Model):
+    """A score for each place of a list, as sequence models make: outputs are as long as the longest list."""
+
+    masked = True
+
+    def forward(self, embeddings, dense):
+        seen = embeddings["seen"]
+        scores = seen.values.sum(dim=2) + embeddings["0"].sum(dim=1, keepdim=True)
+        return scores * seen.mask if self.masked else scores
+
+    def loss(self, outputs, batch):
+        return outputs.square().sum(dim=1)
+
+    def scores(self, outputs):
+        return outputs[:, :1].sigmoid()
+
+
+class Padded(Positions):
+    """The same, but the values after the end of a list count."""
+
+    masked = False
+
+
+@pytest.mark.parametrize(("model", "message"), [(Positions, None), (Padded, "the loss of model 'own' depends on")])
+def test_outputs_may_be_as_long_as_the_longest_list(build, model, message):
+    features = (*numbered_ids(1), Feature("seen", pooling=Pooling.LIST, max_length=5))
+    if message is None:
+        assert build(model, features=features, loss=Loss.OWN)
+        return
+    with pytest.raises(InvalidArgument, match=message):
+        build(model, features=features, loss=Loss.OWN)
