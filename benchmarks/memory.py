@@ -1,9 +1,10 @@
 """Memory of a long simulation: `python -m benchmarks.memory`.
 
-Plans iteration after iteration and prints the resident memory on the way, and the time of a decision. The ids are a
-bounded number: once all have been seen, memory has to stay where it is, but for 8 bytes per iteration, its decision
-time. With `--new-ids` none comes twice: then memory and time must not depend on how many there have been. With
-`--admit-after 2` no such id is trained, but for the few that the admission's fixed memory cannot keep out.
+Plans iteration after iteration and prints the resident memory on the way, and the processor time of a decision, of
+all threads together. The ids are a bounded number: once all have been seen, memory has to stay where it is, but for 8
+bytes per iteration, its decision time. With `--new-ids` none comes twice: then memory and time must not depend on how
+many there have been. With `--admit-after 2` no such id is trained, but for the few that the admission's fixed memory
+cannot keep out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 
@@ -36,16 +37,16 @@ class Seen:
 
     Attributes:
         bytes: resident memory.
-        milliseconds: time of an iteration since the point before, most of which is the decision.
+        milliseconds: processor time of an iteration since the point before, most of which is the decision.
     """
 
     bytes: dict[int, int] = field(default_factory=dict)
     milliseconds: dict[int, float] = field(default_factory=dict)
-    _last: tuple[int, float] = field(default_factory=lambda: (0, perf_counter()))
+    _last: tuple[int, float] = field(default_factory=lambda: (0, process_time()))
 
     def note(self, iteration: int) -> None:
         """Prints a point and keeps it."""
-        (before, then), now = self._last, perf_counter()
+        (before, then), now = self._last, process_time()
         self._last = iteration, now
         self.bytes[iteration] = resident_bytes()
         self.milliseconds[iteration] = 1000 * (now - then) / max(1, iteration - before)

@@ -308,12 +308,14 @@ class SaveRequest(_message.Message):
     def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ...) -> None: ...
 
 class SaveResponse(_message.Message):
-    __slots__ = ("rows", "bytes")
+    __slots__ = ("rows", "bytes", "stored_rows")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    STORED_ROWS_FIELD_NUMBER: _ClassVar[int]
     rows: int
     bytes: int
-    def __init__(self, rows: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    stored_rows: int
+    def __init__(self, rows: _Optional[int] = ..., bytes: _Optional[int] = ..., stored_rows: _Optional[int] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
     __slots__ = ("table", "epoch", "checkpoint", "manifest", "keep", "finished")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from esd.dispatcher.core.learned import Arrays
@@ -55,16 +54,12 @@ class Admission:
         return _with(batch, self._sketch.expect(*batch.id_columns))
 
     def save(self) -> dict[str, NDArray[Any]]:
-        """Returns the counts: the words of the sketch that are not 0, and a bit for each word."""
-        words = self._sketch.words
-        touched = words != 0
-        return {"touched": np.packbits(touched), "words": words[touched], "full": self._sketch.full.copy()}
+        """Returns a copy of the counts, which have 64 MiB."""
+        return {"words": self._sketch.copied_words(), "full": self._sketch.full.copy()}
 
     def load(self, saved: Arrays) -> None:
         """Restores the counts of a job with the same `admit_afters`."""
-        words = self._sketch.words
-        words[:] = 0
-        words[np.unpackbits(saved["touched"], count=len(words)).astype(np.bool_)] = saved["words"]
+        self._sketch.words[:] = saved["words"]
         self._sketch.full[:] = saved["full"]
 
 

@@ -247,6 +247,9 @@ class Admission:
     def expect(self, ids: NDArray[np.uint64], lengths: NDArray[np.uint32] | None = None) -> AdmittedIds:
         """Divides the ids of a later iteration as if it came next, and counts nothing; with the errors of `count`."""
 
+    def copied_words(self) -> NDArray[np.uint64]:
+        """Returns a copy of the cells. If no earlier copy is in use any more, the new one takes the memory of that."""
+
 class Way:
     """A way to synchronise, with its options, for an engine; each subclass is one way (native/engine/sync)."""
 

@@ -189,9 +189,9 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             yield ps_pb2.GetPartResponse(data=piece)
 
     async def Save(self, request: ps_pb2.SaveRequest, context: Context) -> ps_pb2.SaveResponse:
-        history = self._tables.get(request.table).history
-        rows, size = await self._threads.write(history.save, request.epoch, request.checkpoint)
-        return ps_pb2.SaveResponse(rows=rows, bytes=size)
+        table = self._tables.get(request.table)
+        rows, size = await self._threads.write(table.history.save, request.epoch, request.checkpoint)
+        return ps_pb2.SaveResponse(rows=rows, bytes=size, stored_rows=await self._threads.read(table.stored_rows))
 
     async def Commit(self, request: ps_pb2.CommitRequest, context: Context) -> ps_pb2.CommitResponse:
         history = self._tables.get(request.table).history

@@ -20,6 +20,21 @@ _SAVE_SECONDS = 3600.0  # a server may write gigabytes to a disk
 
 
 @dataclass(frozen=True, slots=True)
+class SavedCut:
+    """A server's share of a cut that is as durable as its store can make it.
+
+    Attributes:
+        rows: number of rows that have changed since the previous cut.
+        bytes: of these rows.
+        stored_rows: number of rows that the table holds at the server.
+    """
+
+    rows: int
+    bytes: int
+    stored_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoredState:
     """The state of a table at one server, or at all servers of a job together.
 
@@ -102,7 +117,7 @@ class CheckpointClient:
         """Stores a named part of a checkpoint that is made in `epoch`, of any size, and returns its bytes."""
         table, size = self._table.name, self._server.traffic.chunk_bytes
         stored = 0
-        for piece, content in named_pieces(name, data):
+        for piece, content in named_pieces(name, memoryview(data)):
             chunks = part_chunks(table, checkpoint, piece, content, size, epoch=epoch)
             stored += await self._server.upload(self._server.stub.PutPart, chunks, len(content))
         return stored
@@ -120,11 +135,8 @@ class CheckpointClient:
             found.append(await self._server.download(self._server.stub.GetPart(request, timeout=within)))
         return found[0] if len(found) == 1 else b"".join(found)
 
-    async def save(self, checkpoint: int, *, epoch: int) -> tuple[int, int]:
+    async def save(self, checkpoint: int, *, epoch: int) -> SavedCut:
         """Makes the server's share of a complete cut as durable as its store can.
-
-        Returns:
-            The number of rows that have changed since the previous cut, and their bytes.
 
         Raises:
             FailedPrecondition: the cut is not complete.
@@ -132,7 +144,7 @@ class CheckpointClient:
         request = ps_pb2.SaveRequest(table=self._table.name, epoch=epoch, checkpoint=checkpoint)
         with domain_errors():
             saved = await self._server.stub.Save(request, timeout=_SAVE_SECONDS)
-        return saved.rows, saved.bytes
+        return SavedCut(saved.rows, saved.bytes, saved.stored_rows)
 
     async def commit(self, checkpoint: int, manifest: bytes, keep: int, *, epoch: int, finished: bool = False) -> None:
         """Makes a checkpoint valid; the last `keep` valid checkpoints stay. Only the first shard gets the manifest.

@@ -7,8 +7,11 @@ The pieces of part `dense` are stored as parts `dense`, `dense-1`, `dense-2` and
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 PIECE_BYTES = 64 << 20
+
+B = TypeVar("B", bytes, memoryview)
 
 
 def piece_name(part: str, number: int) -> str:
@@ -16,8 +19,8 @@ def piece_name(part: str, number: int) -> str:
     return f"{part}-{number}" if number else part
 
 
-def named_pieces(part: str, data: bytes, size: int = PIECE_BYTES) -> Iterator[tuple[str, bytes]]:
-    """Yields the pieces of a part with their names."""
+def named_pieces(part: str, data: B, size: int = PIECE_BYTES) -> Iterator[tuple[str, B]]:
+    """Yields the pieces of a part with their names; of a view without a copy."""
     for number, start in enumerate(range(0, len(data) + 1, size)):
         yield piece_name(part, number), data[start : start + size]
 

@@ -115,15 +115,15 @@ def dense_chunks(
 
 
 def part_chunks(
-    table: str, checkpoint: int, name: str, data: bytes, chunk_bytes: int = CHUNK_BYTES, *, epoch: int
+    table: str, checkpoint: int, name: str, data: bytes | memoryview, chunk_bytes: int = CHUNK_BYTES, *, epoch: int
 ) -> Iterator[ps_pb2.PutPartRequest]:
     """Yields the upload of one named part of a checkpoint in chunks."""
     for piece, last in pieces(data, chunk_bytes):
         yield ps_pb2.PutPartRequest(table=table, checkpoint=checkpoint, name=name, data=piece, last=last, epoch=epoch)
 
 
-def pieces(data: bytes, size: int = CHUNK_BYTES) -> Iterator[tuple[bytes, bool]]:
+def pieces(data: bytes | memoryview, size: int = CHUNK_BYTES) -> Iterator[tuple[bytes, bool]]:
     """Yields pieces of at most `size` bytes, each with a flag that marks the last; empty data gives one empty piece."""
     for start in range(0, max(1, len(data)), size):
         end = start + size
-        yield data[start:end], end >= len(data)
+        yield bytes(data[start:end]), end >= len(data)

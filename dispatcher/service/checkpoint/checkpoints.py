@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from esd.dispatcher.core.checkpoint_schedule import CheckpointSchedule
-from esd.dispatcher.core.learned import Snapshot, counts_alone
+from esd.dispatcher.core.learned import Arrays, Snapshot, counts_alone, decode_learned, encode_learned
 from esd.dispatcher.service.checkpoint.servers import CheckpointStore
 from esd.dispatcher.service.state.manifest import DENSE, Manifest, SavedWorker, checksum, describe_job
 from esd.dispatcher.service.state.worker_record import WorkerRecord
@@ -19,6 +19,7 @@ from esd.services.domain.errors import EsdError, FailedPrecondition, StaleEpoch,
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import FlushReport
 from esd.services.domain.state import Evaluation
+from esd.services.runtime.memory import return_freed_memory
 
 _log = logging.getLogger(__name__)
 
@@ -239,12 +240,12 @@ class Checkpoints:
             return RestoredCheckpoint(self.latest, self.epoch, None, None)
         engine = await self.read_part("engine")
         if self.latest.iteration == self._job.first_iteration:  # an earlier job's figures do not count here
-            counts = counts_alone(await self.read_part("learned")) if self._job.admit_afters else b""
+            counts = counts_alone(await self._read_learned()) if self._job.admit_afters else {}
             return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine, counts), None)
         progress = await self.read_part("progress")
         if not self.latest.has_part("learned"):
             return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine), progress)
-        learned, feedback = await self.read_part("learned"), await self.read_part("feedback")
+        learned, feedback = await self._read_learned(), await self.read_part("feedback")
         return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine, learned), progress, feedback)
 
     def _check_made_here(self, found: Manifest) -> None:
@@ -268,8 +269,11 @@ class Checkpoints:
             Unavailable: the first parameter server is away for too long.
         """
         part = await self.store.get_part(self.latest.iteration, name)
-        self.latest.check_part(name, part)
+        await asyncio.to_thread(self.latest.check_part, name, part)
         return part
+
+    async def _read_learned(self) -> Arrays:
+        return await asyncio.to_thread(decode_learned, await self.read_part("learned"))
 
     async def close(self) -> None:
         """Waits for a running commit, or cancels it if this call is cancelled, and closes the connections."""
@@ -300,6 +304,7 @@ class Checkpoints:
             await self._trim_samples(epoch)
         self._pending = None
         on_done(over)
+        await asyncio.to_thread(return_freed_memory)  # of the samples that the checkpoint covers
 
     async def _trim_samples(self, epoch: int) -> None:
         """Drops the samples that the latest checkpoint covers from the log. After a failure the next commit does it."""
@@ -309,9 +314,10 @@ class Checkpoints:
             _log.warning("the sample log could not be trimmed: %s", error)
 
     async def _write(self, pending: PendingCheckpoint, epoch: int) -> None:
+        await asyncio.to_thread(return_freed_memory)  # of the flush plans, which are as long as the caches
         parts = {
             "engine": pending.planner.engine,
-            "learned": pending.planner.learned,
+            "learned": await asyncio.to_thread(encode_learned, pending.planner.learned),
             "progress": pending.progress,
             "feedback": pending.feedback,
         }
@@ -319,6 +325,7 @@ class Checkpoints:
         workers = known | pending.workers  # an absent worker keeps its slot and its totals
         for name, data in parts.items():
             await self.store.put_part(pending.iteration, name, data, epoch)
+        checksums = await asyncio.to_thread(lambda: {name: checksum(data) for name, data in parts.items()})
         changed = size = 0
         if pending.iteration:
             changed, size = await self.store.save(pending.iteration, epoch)
@@ -328,7 +335,7 @@ class Checkpoints:
             samples=pending.samples,
             workers=tuple(workers[slot] for slot in sorted(workers)),
             planned=pending.planned,
-            checksums={name: checksum(data) for name, data in parts.items()} | {DENSE: pending.dense_checksum},
+            checksums=checksums | {DENSE: pending.dense_checksum},
             finished=pending.finished,
             time=time.time(),
             changed=changed,

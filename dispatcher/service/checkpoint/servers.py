@@ -87,7 +87,7 @@ class CheckpointStore:
             return await participant.get_checkpoint()
 
         found = await asyncio.gather(*map(find, self._participants))
-        self._note_stored(found)
+        self._note_stored([each.rows for each in found])
         return StoredState(
             epoch=max(each.epoch for each in found),
             manifest=found[0].manifest,
@@ -194,8 +194,8 @@ class CheckpointStore:
             The number of rows changed since the previous cut, over all tables and shards, and their size in bytes.
         """
         saved = await self._on_all(lambda each: each.save(checkpoint, epoch=epoch))
-        self._note_stored(await self._on_all(lambda each: each.get_checkpoint()))
-        return sum(rows for rows, _ in saved), sum(size for _, size in saved)
+        self._note_stored([each.stored_rows for each in saved])
+        return sum(each.rows for each in saved), sum(each.bytes for each in saved)
 
     async def commit(self, checkpoint: int, epoch: int, manifest: bytes, keep: int, *, finished: bool = False) -> None:
         """Makes a checkpoint valid at the first participant, then at the others; the last `keep` checkpoints stay.
@@ -258,9 +258,9 @@ class CheckpointStore:
         most = max(sum(self._stored_bytes[server :: len(servers)]) for server in servers)
         return self._recovery_seconds + loading_seconds(most)
 
-    def _note_stored(self, found: Sequence[StoredState]) -> None:
-        """Notes the bytes of the rows of every participant, from its state."""
-        self._stored_bytes = [each.rows * size for each, size in zip(found, self._row_bytes, strict=True)]
+    def _note_stored(self, rows: Sequence[int]) -> None:
+        """Notes the bytes of the rows of every participant, from their number."""
+        self._stored_bytes = [number * size for number, size in zip(rows, self._row_bytes, strict=True)]
 
     async def _on_all(self, call: Callable[[CheckpointClient], Awaitable[T]]) -> list[T]:
         return await asyncio.gather(*(self._repeated(partial(call, each)) for each in self._participants))

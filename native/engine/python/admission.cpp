@@ -5,8 +5,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -38,6 +40,17 @@ class PythonAdmission {
     return admission_.error();
   }
 
+  // A copy of the words. The memory of an earlier copy that is gone serves again: where the system gives a page at its
+  // first use, 64 MiB of new pages take much longer than the copy.
+  std::shared_ptr<std::uint64_t[]> copied_words() {
+    const nb::gil_scoped_release released;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (copy_.use_count() != 1) copy_.reset(new std::uint64_t[Admission::kWords]);
+    std::atomic_thread_fence(std::memory_order_acquire);  // the readers of the earlier copy have read it
+    std::copy_n(admission_.words(), Admission::kWords, copy_.get());
+    return copy_;
+  }
+
   Admission& unlocked() { return admission_; }
 
  private:
@@ -55,6 +68,7 @@ class PythonAdmission {
 
   std::mutex mutex_;
   Admission admission_;
+  std::shared_ptr<std::uint64_t[]> copy_;
 };
 
 using Words = nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>;
@@ -91,6 +105,16 @@ void bind_admission(nb::module_& module) {
                    [](nb::object self) {
                      return view(nb::cast<PythonAdmission&>(self).unlocked().words(), Admission::kWords, self);
                    })
+      .def("copied_words",
+           [](PythonAdmission& self) {
+             auto held = std::make_unique<std::shared_ptr<std::uint64_t[]>>(self.copied_words());
+             std::uint64_t* const words = held->get();
+             const nb::capsule owner(held.get(), [](void* shared) noexcept {
+               delete static_cast<std::shared_ptr<std::uint64_t[]>*>(shared);
+             });
+             held.release();
+             return Words(words, {Admission::kWords}, owner);
+           })
       .def_prop_ro("full", [](nb::object self) {
         return view(nb::cast<PythonAdmission&>(self).unlocked().full().data(), Admission::kRows, self);
       });

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from esd.services.clients.checkpoints import StoredState
+from esd.services.clients.checkpoints import SavedCut, StoredState
 from esd.services.clients.rows import PushAnswer
 from esd.services.clients.traffic import Traffic
 from esd.services.domain.batches import LogEntry
@@ -72,7 +72,7 @@ async def test_a_checkpoint_is_made_and_gone_back_to(client: Client) -> None:
     with pytest.raises(FailedPrecondition, match="cut"):
         await client.save(CHECKPOINT, epoch=1)
     await client.cut(CHECKPOINT, 0, ALONE, epoch=1)
-    assert await client.save(CHECKPOINT, epoch=1) == (len(IDS), len(IDS) * SPEC.row_bytes)
+    assert await client.save(CHECKPOINT, epoch=1) == SavedCut(len(IDS), len(IDS) * SPEC.row_bytes, len(IDS))
     assert await client.put_part(CHECKPOINT, "dense", b"parameters", epoch=1) == 10
     assert await client.get_part(CHECKPOINT, "dense") == b"parameters"
     with pytest.raises(NotFound, match="no part 'engine'"):

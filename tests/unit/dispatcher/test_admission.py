@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from esd.dispatcher.core.learned import decode_learned, encode_learned
 from esd.dispatcher.core.mechanisms import MECHANISMS
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import with_lookahead
@@ -106,3 +107,30 @@ def test_ids_that_never_come_back_leave_nothing_but_their_counts():
             sizes.append(len(made.checkpoint()[1].engine))
     assert made.rows == 0
     assert sizes[0] == sizes[1]
+
+
+def test_a_snapshot_stays_as_it_was_and_a_checkpoint_has_all_of_it():
+    made = planner()
+    for batch in stream(10):
+        made.plan(batch)
+    snapshot = made.checkpoint()[1]
+    before = {name: array.copy() for name, array in snapshot.learned.items()}
+    for batch in stream(10):
+        made.plan(batch)
+    later = made.checkpoint()[1]
+    assert (later.learned["admission/words"] != before["admission/words"]).any()
+    encoded = encode_learned(snapshot.learned)
+    assert len(encoded) < 2 * 2**20  # a bit for each of 2^23 words, and the few that are not 0
+    for found in (snapshot.learned, decode_learned(encoded)):
+        assert found.keys() == before.keys()
+        for name, array in before.items():
+            np.testing.assert_array_equal(found[name], array)
+
+
+def test_the_memory_of_a_snapshot_that_is_gone_serves_the_next_one():
+    made = planner()
+
+    def place() -> int:
+        return int(made.checkpoint()[1].learned["admission/words"].ctypes.data)
+
+    assert place() == place()

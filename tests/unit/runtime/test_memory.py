@@ -1,4 +1,4 @@
-"""Memory that was freed is used again, without the kernel."""
+"""Memory that was freed is used again, without the kernel, until the kernel gets it back."""
 
 from __future__ import annotations
 
@@ -24,6 +24,33 @@ for _ in range(100):
     allocate()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
+
+
+RETURN = """
+from pathlib import Path
+import numpy as np
+from esd.services.runtime.memory import keep_freed_memory, return_freed_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+keep_freed_memory()
+before = resident()
+samples = [np.ones(2**20, np.uint8) for _ in range(200)]
+kept = samples[::10] + [np.ones(2**20, np.uint8)]
+del samples
+held = resident()
+return_freed_memory()
+print((held - before) >> 20, (resident() - before) >> 20)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is the allocator of Linux that is told")
+def test_pages_between_blocks_in_use_are_returned() -> None:
+    done = subprocess.run([sys.executable, "-c", RETURN], capture_output=True, text=True, check=True)
+    held, left = map(int, done.stdout.split())
+    assert held > 150
+    assert left < 50
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it is the allocator of Linux that is told")
