@@ -1,4 +1,4 @@
-# make setup | demo | test | gpu | recovery | e2e | chaos | lint | protos | services | docs | figures | figures-check | help
+# make setup | demo | test | gpu | recovery | e2e | chaos | lint | protos | services | chart | docs | figures | figures-check | help
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ NATIVE := CMakeLists.txt $(shell find native -type f)
 # Modules are compiled once, also where the environment asks for none to be kept: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test pytest gpu recovery e2e chaos lint protos services docs figures figures-check
+.PHONY: help setup demo test pytest gpu recovery e2e chaos lint protos services chart docs figures figures-check
 
 help:
 	@echo "make setup    environment in $(VENV), command at $(VENV)/bin/esd"
@@ -20,7 +20,8 @@ help:
 	@echo "make chaos    kills processes and cuts links of 30 real runs and compares the models; at most 15 minutes"
 	@echo "make lint     ruff, mypy, import rules, clang-format, buf"
 	@echo "make protos   regenerates the code in protos/"
-	@echo "make services rewrites what follows from esd/cluster/services.toml: parts of the compose file"
+	@echo "make services rewrites what follows from esd/cluster/services.toml and from the values of the chart"
+	@echo "make chart    lints and renders the chart, and checks it against the schemas of Kubernetes"
 	@echo "make docs     regenerates docs/reference/"
 	@echo "make figures  measures the costs and counts that README and docs quote, and writes them; some minutes"
 	@echo "make figures-check  the same, and only says what is stale"
@@ -76,6 +77,10 @@ protos: setup
 
 services: setup
 	$(VENV)/bin/python -m scripts.compose
+	$(VENV)/bin/python -m scripts.chart
+
+chart: setup
+	$(VENV)/bin/pytest -n 2 --dist loadfile $(wildcard tests/unit/deploy/test_chart*.py) tests/unit/deploy/test_one_description.py
 
 docs: setup
 	$(VENV)/bin/python -m scripts.reference

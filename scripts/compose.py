@@ -55,7 +55,7 @@ def _programs() -> Iterator[tuple[str, Program]]:
 
 
 def _block(name: str, program: Program, variables: dict[str, str]) -> str:
-    """Returns what follows for one service as an anchor of its name, and adds its variables with their defaults."""
+    """Returns the part of one service as an anchor of its name, and adds its variables with their defaults."""
 
     def variable(its_name: str, value: object) -> str:
         variables[its_name] = str(value)
@@ -102,7 +102,7 @@ def _address(name: str) -> str:
 
 
 def _anchored(name: str, content: Mapping[str, Any]) -> str:
-    """Returns YAML whose values are written as JSON: every text is quoted, whatever a reader takes it for otherwise."""
+    """Returns YAML whose values are written as JSON: every text is quoted, so that no reader takes one for a number."""
     lines = [f"x-{name}: &{name}"]
     for key, value in content.items():
         if isinstance(value, dict):

@@ -62,7 +62,7 @@ class Service(Program):
 
 
 class Health(_Section):
-    """What all health checks have in common: the limit of one, failures in a row, and the first wait."""
+    """The common part of all health checks: the limit of one, failures in a row, and the first wait."""
 
     timeout_seconds: int
     retries: int
