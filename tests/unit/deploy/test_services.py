@@ -1,4 +1,4 @@
-"""Files that are made from the description of the services are up to date, and other files of deploy/ name the same ports."""
+"""Files made from the description of the services are up to date, and other files of deploy/ name the same ports."""
 
 from __future__ import annotations
 
