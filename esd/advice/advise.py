@@ -12,6 +12,7 @@ from esd.advice.row_counts import check_count
 from esd.advice.sizing import Profile, measure, predicted, simulated, size_search
 from esd.advice.steps import StepListener, ignore
 from esd.advice.surroundings import Surroundings
+from esd.advice.teams import compare_teams
 from esd.advice.ways import ways_to_synchronise
 from esd.run.devices import worker_devices
 from esd.run.options import BALANCED, RunOptions
@@ -89,6 +90,7 @@ def advise(
         sync = chosen.sync
     planned = replace(planned, sync=sync)
     needs, limits = surroundings.needs_of(planned, profile, footprint, ways[sync], device, count, listener)
+    teams = compare_teams(planned, profile, footprint, ways[sync], available, listener)
     return Advice(
         chosen=planned,
         memory=available,
@@ -100,6 +102,7 @@ def advise(
         policies={policy: trial.seconds for policy, trial in policies.items()},
         predicted_seconds=predicted(chosen, profile, footprint, best.batch, best.cache_rows),
         ways={way: trial.seconds for way, trial in ways.items()},
+        teams=teams,
         needs=needs,
         limits=limits,
         device=device,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 class Growth:
     """The rows of each table after some numbers of samples.
 
-    Beyond the last number a table grows by Heaps' law, rows = K samples^b, with the b of the second half of what was
-    counted; b is 1 at most, where every sample brings as many new rows as the one before.
+    Beyond the last number a table grows by Heaps' law, rows = K samples^b, with the b of the second half of the
+    counted samples; b is 1 at most, where every sample brings as many new rows as the one before.
 
     Attributes:
         samples: int64 [p], ascending, at least one.

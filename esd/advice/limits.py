@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from esd.advice.needs import Needs
+from esd.advice.needs import REDIS, Needs
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.stores.redis.room import RedisRoom
 from esd.services.domain.errors import InvalidArgument
@@ -17,7 +17,7 @@ _FALSE_ADMISSIONS = 0.01  # share of new ids that are admitted at once, from whi
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What this machine has free.
+    """The free memory and disk of this machine.
 
     Attributes:
         memory: bytes that it can give to new processes.
@@ -84,7 +84,7 @@ def _of_stores(needs: Needs, machine: Machine, settings: ParameterServerSettings
                 "choose another --checkpoint-dir, or fewer rows"
             )
     if machine.redis is not None:
-        rows, redis = needs.of("redis").each, machine.redis
+        rows, redis = needs.of(REDIS).each, machine.redis
         if rows > redis.free_bytes:
             limit = "its maxmemory leaves" if redis.limited else "its machine has"
             yield (
@@ -95,7 +95,7 @@ def _of_stores(needs: Needs, machine: Machine, settings: ParameterServerSettings
 
 def _of_memory(needs: Needs, machine: Machine) -> Iterator[str]:
     if needs.local_memory > machine.memory:
-        largest = max((need for need in needs.kinds if need.service != "redis"), key=lambda need: need.together)
+        largest = max(needs.local, key=lambda need: need.together)
         yield (
             f"all services as processes of this machine take up to {_size(needs.local_memory)}, and it has "
             f"{_size(machine.memory)} free; most of it is for the {largest.service}, {_size(largest.together)}: give "

@@ -9,6 +9,7 @@ from typing import Any
 
 from esd.advice.row_counts import RowCounts
 from esd.dispatcher.service.settings import DispatcherSettings
+from esd.run import valkey
 from esd.services.domain.footprint import (
     ADMISSION_BYTES,
     CHECKPOINT_COPIES,
@@ -33,6 +34,7 @@ from esd.services.domain.mechanisms import mechanism_text, parse_mechanism
 from esd.services.domain.tables import TableSpec, slots_of_tables
 
 MEMORY = "memory"
+REDIS = "redis"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,9 @@ class Services:
     """The services of a run.
 
     Attributes:
-        store: where rows are kept: `memory`, or the URL of a Redis.
+        store: where rows are kept: `memory`, `valkey`, or the URL of a Redis.
         shards: number of parameter servers.
-        checkpoint_dir: where parameter servers with the memory store keep checkpoints.
+        checkpoint_dir: where parameter servers with the memory store keep checkpoints, and a Valkey its data.
         shadows: mechanisms whose cost is computed for comparison; None: as the dispatcher's settings have them.
     """
 
@@ -79,7 +81,7 @@ class Need:
     Attributes:
         service: its name.
         processes: how many there are.
-        memory: bytes of each process by what takes them; of several parameter servers, of the first one, which keeps
+        memory: bytes of each process by their use; of several parameter servers, of the first one, which keeps
             the samples.
         disk: bytes of all of them together.
         device: the device whose memory it is; `cpu` for the machine's.
@@ -144,8 +146,14 @@ class Needs:
 
     @property
     def local_memory(self) -> int:
-        """The memory of all services together but Redis, as processes of one machine, bytes."""
-        return sum(need.together for need in self.kinds if need.service != "redis" and need.device == "cpu")
+        """The memory of all services that a local run starts, as processes of one machine, bytes."""
+        return sum(need.together for need in self.local)
+
+    @property
+    def local(self) -> tuple[Need, ...]:
+        """The needs of memory of this machine in a local run: of all services but a Redis that runs already."""
+        running = self.services.store not in (MEMORY, valkey.STORE)
+        return tuple(need for need in self.kinds if need.device == "cpu" and not (need.service == REDIS and running))
 
     def _rows(self, bytes_of: Callable[[TableSpec], float]) -> int:
         tables = zip(self.job.tables, self.counts.tables, strict=True)
@@ -167,7 +175,7 @@ class Needs:
             "pre-images": self._pre_images(redis_bytes, REDIS_NEW_ROW_BYTES),
             "samples": 2 * self._logged_bytes,
         }
-        return Need("redis", 1, memory)
+        return Need(REDIS, 1, memory)
 
     def _servers(self) -> Need:
         shards, dense = self.services.shards, 3 * self.footprint.dense_bytes
@@ -190,7 +198,7 @@ class Needs:
 
     @property
     def _known_bytes(self) -> int:
-        """Bytes of a planner for the rows that nobody caches, where it knows them all."""
+        """Bytes of a planner for the rows that no worker caches, where it knows them all."""
         timed = TIMED_ROW_BYTES if any(self.job.row_ttls) else 0
         return self.counts.rows * (KNOWN_ROW_BYTES + timed) if self.job.knows_all_rows else 0
 

@@ -202,7 +202,7 @@ class _Counter:
             self._look_at_changes(born, living)
 
     def _look_at_changes(self, born: NDArray[np.float64], living: NDArray[np.float64]) -> None:
-        """Counts the rows that differ from those of the oldest checkpoint that is kept."""
+        """Counts the rows that have changed since the oldest checkpoint that is kept."""
         while self._looks and self._looks[0][0] < self._iteration - self._kept:
             self._looks.popleft()
         self._looks.append((self._iteration, born, living))
@@ -220,7 +220,7 @@ class _Counter:
         return estimated
 
     def counts(self, *, whole: bool, total: int | None) -> RowCounts:
-        """Returns what was counted."""
+        """Returns all counts."""
         self._look_at_rows()
         if not self._growth or self._growth[-1][0] < self.samples:
             self._growth.append((self.samples, self._most))

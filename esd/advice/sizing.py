@@ -19,10 +19,10 @@ from esd.dispatcher.simulator.sizing.access import AccessTable
 from esd.dispatcher.simulator.sizing.coherence import expected_traffic
 from esd.dispatcher.simulator.sizing.search import SizeSearch, Trial
 from esd.run.model import look_here
-from esd.run.options import RunOptions
+from esd.run.options import BALANCED, RunOptions
 from esd.run.stream import READ_SAMPLES, first_samples, global_batches
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.dense_sums import parse_dense_sum
+from esd.services.domain.dense_sums import AllReduce, parse_dense_sum
 from esd.services.domain.footprint import Footprint
 from esd.services.domain.jobs import JobSpec, RowLimitPolicy
 from esd.services.domain.plans import IterationPlan
@@ -115,7 +115,9 @@ def simulated(chosen: RunOptions, profile: Profile, footprint: Footprint, batch:
         ResourceExhausted: the rows of an iteration do not fit the cache.
     """
     most = chosen.max_rows if chosen.at_max_rows is RowLimitPolicy.FORGET else 0  # too many rows: the counts report it
-    job = profile.job(replace(chosen, batch=batch, measured_links=False, max_rows=most))
+    if chosen.workloads in (None, "equal", BALANCED):  # a list has its own sum
+        chosen = replace(chosen, batch=batch)
+    job = profile.job(replace(chosen, measured_links=False, max_rows=most))
     planner = Planner(job, chosen.bandwidths(), [cache_rows] * chosen.workers)
     totals = simulate(
         planner,
@@ -124,7 +126,7 @@ def simulated(chosen: RunOptions, profile: Profile, footprint: Footprint, batch:
         warm_up=profile.table.samples // job.batch_size // 3,
     )
     seconds = totals.makespan_seconds + totals.iterations * _step_seconds(chosen, footprint)
-    seconds += float(totals.reduced_bytes.max()) / min(chosen.bandwidths())  # behind the dense gradients
+    seconds += float(totals.reduced_bytes.max()) / _bandwidth_of_sums(chosen)  # after the dense gradients
     return Trial(
         batch=batch,
         cache_rows=cache_rows,
@@ -182,7 +184,19 @@ def _plans(alone: RunOptions, profile: Profile) -> list[IterationPlan]:
     return [planner.plan(next(batches)).plans[0] for _ in range(_MEASURED_ITERATIONS)]
 
 
+def dense_seconds(chosen: RunOptions, footprint: Footprint) -> float:
+    """Returns the seconds in which the slowest link, or the workers' own network, carries an iteration's dense sum."""
+    way = parse_dense_sum(chosen.dense_sum)
+    exchanged = way.sent_bytes(way.dense_floats(footprint.dense_shapes), chosen.workers)
+    return exchanged / _bandwidth_of_sums(chosen)
+
+
+def _bandwidth_of_sums(chosen: RunOptions) -> float:
+    """Returns the bytes per second of the links of the sums: of a second network, if there is one, for a ring."""
+    second = chosen.lan_bandwidth() if isinstance(parse_dense_sum(chosen.dense_sum), AllReduce) else None
+    return min(chosen.bandwidths()) if second is None else second
+
+
 def _step_seconds(chosen: RunOptions, footprint: Footprint) -> float:
     """Returns the seconds of an iteration without its samples: computation, and the sum of the dense gradients."""
-    exchanged = parse_dense_sum(chosen.dense_sum).sent_bytes(footprint.dense_bytes // 4, chosen.workers)
-    return footprint.step_seconds + exchanged / min(chosen.bandwidths())
+    return footprint.step_seconds + dense_seconds(chosen, footprint)

@@ -1,4 +1,4 @@
-"""The machine and the settings of a planned run: what its services need there, and the limits that it will meet."""
+"""The machine and the settings of a planned run, and the needs of its services and the limits it meets there."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.simulator.sizing.search import Trial
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.service.store_access import configured_room
-from esd.ps_server.stores.by_url import check_store
-from esd.run.local_settings import LocalSettings
+from esd.run import valkey
+from esd.run.local_settings import LocalSettings, check_local_store
 from esd.run.options import RunOptions
 from esd.services.domain.footprint import Footprint
 from esd.services.domain.jobs import JobSpec
@@ -28,7 +28,7 @@ class Surroundings:
 
     Attributes:
         services: how they will be started.
-        machine: what it has free.
+        machine: its free memory and disk.
         dispatcher: settings of the dispatcher.
         server: settings of the parameter servers.
     """
@@ -40,14 +40,14 @@ class Surroundings:
 
     @classmethod
     def of(cls, chosen: RunOptions, services: Services) -> Surroundings:
-        """Checks how the services will be started, and looks at what this machine and Redis have free.
+        """Checks how the services will be started, and looks at the free memory and disk of this machine and of Redis.
 
         Raises:
             InvalidArgument: the store, a shadow or a directory is wrong.
             SettingsError: a variable of the services is wrong.
             Unavailable: Redis is out of reach.
         """
-        check_store(services.store, services.checkpoint_dir)
+        check_local_store(services.store, services.checkpoint_dir)
         LocalSettings(
             chosen.workers,
             services.store,
@@ -59,7 +59,7 @@ class Surroundings:
         machine = Machine(
             free_memory(),
             None if services.checkpoint_dir is None else free_disk(services.checkpoint_dir),
-            None if services.store == MEMORY else configured_room(server),
+            None if services.store in (MEMORY, valkey.STORE) else configured_room(server),
         )
         return cls(services, machine, load(DispatcherSettings), server)
 

@@ -12,6 +12,7 @@ the file's back. The file is checked once, whole, and each mistake is named with
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,8 +26,36 @@ from esd.services.runtime.documents import read_toml
 def _take_up(context: typer.Context, path: Path | None) -> Path | None:
     """Makes the file's values the defaults of the options that the command line leaves out."""
     if path is not None:
-        context.default_map = _defaults(context, path)
+        if context.default_map:
+            raise InvalidArgument("--plan and --config exclude each other: a plan has all options of its run")
+        context.default_map = _defaults(context, read_toml(path, f"--config {path}"), f"--config {path}")
     return path
+
+
+def _take_plan(context: typer.Context, path: Path | None) -> Path | None:
+    """Makes the options of a plan's fastest command the defaults of those that the command line leaves out."""
+    if path is not None:
+        if context.default_map:
+            raise InvalidArgument("--plan and --config exclude each other: a plan has all options of its run")
+        context.default_map = _defaults(context, _planned(path), f"--plan {path}")
+    return path
+
+
+def _planned(path: Path) -> dict[str, Any]:
+    """Reads the options of a plan.
+
+    Raises:
+        InvalidArgument: the file cannot be read, or is no answer of `esd plan --json`.
+    """
+    try:
+        options = json.loads(path.read_text(encoding="utf-8"))["fastest"]["options"]
+    except OSError as error:
+        raise InvalidArgument(f"--plan {path}: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError):
+        options = None
+    if not isinstance(options, dict):
+        raise InvalidArgument(f"--plan {path} is no answer of esd plan --json")
+    return options
 
 
 def _take_back(context: typer.Context, names: str | None) -> str | None:
@@ -52,6 +81,15 @@ Config = Annotated[
         help="TOML file of options, such as workers = 8; the command line wins.",
     ),
 ]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--plan",
+        is_eager=True,
+        callback=_take_plan,
+        help="Answer of esd plan --json, whose fastest command gives the options; the command line wins.",
+    ),
+]
 Without = Annotated[
     str | None,
     typer.Option(
@@ -61,14 +99,13 @@ Without = Annotated[
 ]
 
 
-def _defaults(context: typer.Context, path: Path) -> dict[str, str]:
-    """Reads the file. Returns the text of each value by the name of its parameter.
+def _defaults(context: typer.Context, document: dict[str, Any], file: str) -> dict[str, str]:
+    """Returns the text of each value of a document of options by the name of its parameter.
 
     Raises:
-        InvalidArgument: the file cannot be read, a key is no option, or a value is none that its option takes.
+        InvalidArgument: a key is no option, or a value is none that its option takes.
     """
-    document = read_toml(path, f"--config {path}")
-    check(document, context.command, f"--config {path}")
+    check(document, context.command, file)
     parameters = taken_by(context.command)
     return {parameters[key].name: _text(value) for key, value in document.items()}
 

@@ -21,7 +21,7 @@ def taken_by(command: Any) -> dict[str, Any]:
         option.removeprefix("--"): parameter
         for parameter in command.params
         for option in parameter.opts
-        if option not in ("--config", "--without", "--help")
+        if option not in ("--config", "--plan", "--without", "--help")
     }
 
 

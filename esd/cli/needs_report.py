@@ -1,4 +1,4 @@
-"""The rows of a planned run and what its services need, as tables."""
+"""The rows of a planned run and the needs of its services, as tables."""
 
 from __future__ import annotations
 

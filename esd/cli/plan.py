@@ -1,4 +1,4 @@
-"""`esd plan` recommends the sizes of a run, and reports its rows, what its services need and the limits it meets."""
+"""`esd plan` recommends the sizes of a run, and reports its rows, the needs of its services and the limits it meets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def command(
 ) -> None:
     """Recommends samples and cached rows per worker, a policy and rows to replicate: profiles, measures, simulates.
 
-    Counts the rows that the tables will have, and reports what each service needs and which limits the run will meet.
+    Counts the rows that the tables will have, and reports the needs of each service and the limits of the run.
     """
     if plot is not None:
         check_plot(plot)  # what takes minutes is not lost to a mistake that shows at once

@@ -10,6 +10,7 @@ from rich.table import Table
 from esd.advice.advice import SHARES, Advice
 from esd.cli.needs_report import needs_table, rows_table
 from esd.cli.tables import print_figures, print_table
+from esd.cli.teams_report import teams_table
 from esd.dispatcher.simulator.sizing.shapes import fit_shapes
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.footprint import Footprint
@@ -18,10 +19,10 @@ from esd.services.runtime.extras import is_missing
 
 
 def print_advice(advice: Advice) -> None:
-    """Prints tables on standard output; the last line is the command."""
+    """Prints tables on standard output; the last line is the fastest command."""
     console = Console()
     tables = _profile(advice), _footprint(advice.footprint), _trials(advice), _recommended(advice)
-    for table in (*tables, rows_table(advice.needs.counts), needs_table(advice.needs)):
+    for table in (*tables, teams_table(advice.teams), rows_table(advice.needs.counts), needs_table(advice.needs)):
         (print_table if table.show_header else print_figures)(table)
         console.print()
     for limit in advice.limits:
@@ -29,6 +30,25 @@ def print_advice(advice: Advice) -> None:
     if advice.limits:
         console.print()
     console.print(advice.command, soft_wrap=True, highlight=False)
+    if advice.fastest_command != advice.command:
+        console.print(f"\n{faster(advice)}:", highlight=False, soft_wrap=True)
+        console.print(advice.fastest_command, soft_wrap=True, highlight=False)
+
+
+def faster(advice: Advice) -> str:
+    """Returns a sentence on the fastest team: the machines that slow the others down, and the gain without them."""
+    teams = advice.teams
+    links = advice.chosen.links.split(",")
+    parts = []
+    if teams.best.workers == 1 < advice.chosen.workers:
+        parts.append(f"on machine {teams.machines[0]} alone")
+    elif teams.left_out:
+        slow = ", ".join(f"{machine} ({links[machine]})" for machine in teams.left_out)
+        parts.append(f"without machine{'s' * (len(teams.left_out) > 1)} {slow}, which slow the others down")
+    if teams.best.dense_sum != advice.chosen.dense_sum:
+        parts.append(f"with --dense {teams.best.dense_sum}")
+    first = teams.all[0].seconds[advice.chosen.dense_sum]
+    return f"faster {' and '.join(parts)}: {1e6 * teams.seconds:,.1f} µs of a sample in place of {1e6 * first:,.1f}"
 
 
 def check_plot(path: Path) -> None:

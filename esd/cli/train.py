@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from esd.cli import options as opt
+from esd.cli.job_file import PlanFile
 from esd.cli.learning import ContinueFrom
 from esd.cli.options import takes_run_options
 from esd.cli.report import print_result
@@ -53,6 +54,7 @@ def command(
     parameter_servers: opt.ParameterServers = None,
     table: Table = None,
     continue_from: ContinueFrom = None,
+    plan: PlanFile = None,  # noqa: ARG001 - gives the defaults of the other options
     seeds: SeedsOption = 1,
     as_json: opt.Json = False,
     out: opt.Out = None,

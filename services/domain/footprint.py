@@ -1,7 +1,8 @@
-"""The memory and time of training: a worker's as measured on its machine, those of other services by their rows."""
+"""The memory and time of training: a worker's as measured on its machine, other services' by their rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -73,7 +74,7 @@ class Footprint:
         sample_bytes: memory of a sample in an iteration: its rows in flight, activations and gradients (SCARS' a).
         step_seconds: computing time of an iteration, independent of its samples.
         sample_seconds: computing time per sample.
-        dense_bytes: bytes of the dense gradients, which the workers sum in every iteration.
+        dense_shapes: shapes of the dense parameters, whose gradients the workers sum in every iteration.
     """
 
     fixed_bytes: float
@@ -81,7 +82,12 @@ class Footprint:
     sample_bytes: float
     step_seconds: float
     sample_seconds: float
-    dense_bytes: int
+    dense_shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def dense_bytes(self) -> int:
+        """The bytes of the dense parameters."""
+        return 4 * sum(map(math.prod, self.dense_shapes))
 
     def cache_rows(self, memory: float, samples: int) -> int:
         """Returns how many rows fit `memory` bytes in addition to the samples (SCARS eq. 7); may be negative."""

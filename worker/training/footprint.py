@@ -72,7 +72,7 @@ def measure_footprint(
         sample_bytes=sample_bytes,
         step_seconds=max(0.0, few.seconds - few.samples * sample_seconds),
         sample_seconds=sample_seconds,
-        dense_bytes=4 * job.dense_sum.dense_floats(tuple(each.shape) for each in build_model(job).parameters()),
+        dense_shapes=tuple(tuple(each.shape) for each in build_model(job).parameters()),
     )
 
 

@@ -14,7 +14,7 @@ class RedisRoom:
     Attributes:
         address: host and port, for messages.
         free_bytes: that they may still take, at least 0.
-        limited: whether every server has a `maxmemory`; the others may take what their machines have.
+        limited: whether every server has a `maxmemory`; the others are limited by their machines.
     """
 
     address: str

@@ -97,6 +97,20 @@ def test_rows_and_needs_of_the_services_are_those_of_the_run(advice: dict) -> No
     assert advice["limits"] == []
 
 
+def test_the_fastest_team_is_one_that_trains_by_its_plan(advice: dict, tmp_path: Path) -> None:
+    """The large model waits for the link of 50 Mbit/s longer than one machine takes for all samples."""
+    fastest = advice["fastest"]
+    assert [team["machines"] for team in fastest["teams"]] == [[0, 1], [0]]
+    assert (fastest["left_out"], fastest["options"]["links"]) == ([1], "200m")
+    assert fastest["seconds"] < advice["recommended"]["seconds"]
+    assert fastest["options"]["batch"] == 2 * advice["recommended"]["batch"]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(advice))
+    trained = json.loads(invoke("train", "--plan", str(plan), "--iterations", "3", "--json").splitlines()[-1])
+    assert trained["iterations"] == 3
+    assert trained["samples"] == 3 * fastest["options"]["batch"]
+
+
 def test_rules_of_rows_are_simulated_and_limits_are_told(tmp_path: Path) -> None:
     """A Redis that is too small, and more rows than the run may have, of the ids that are admitted."""
     with redis_server(tmp_path, "--maxmemory", "1mb") as redis:

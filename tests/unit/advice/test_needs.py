@@ -42,7 +42,7 @@ def needs(
     device: str = "cpu",
 ) -> Needs:
     job = chosen.job(features=numbered_ids(26), dense_features=(), parameter_servers=("planned",))
-    footprint = Footprint(300e6, 200, 10e3, 0.01, 1e-5, dense_bytes)
+    footprint = Footprint(300e6, 200, 10e3, 0.01, 1e-5, ((dense_bytes // 4,),))
     load = Load(64, cache_rows, sample_bytes=212.0, checkpoint_iterations=interval)
     return Needs(job, counted or counts(), footprint, load, services, settings or DispatcherSettings(), device)
 
@@ -110,6 +110,8 @@ def test_redis_keeps_the_rows_in_place_of_the_parameter_server() -> None:
     assert of.of("redis").memory["rows"] == 5 * MILLION * (80 + 57)
     assert of.of("redis").memory["pre-images"] == 73 * MILLION
     assert of.local_memory < needs().local_memory
+    running, own = needs(services=REDIS), needs(services=Services(store="valkey"))
+    assert own.local_memory == running.local_memory + own.of("redis").each, "a local run starts a Valkey itself"
 
 
 def test_nothing_is_said_of_a_run_that_fits() -> None:

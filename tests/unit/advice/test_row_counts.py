@@ -79,7 +79,7 @@ def test_the_rows_that_live_are_those_that_the_dispatcher_knows(rules: dict[str,
 
 
 def test_rows_that_a_checkpoint_restores_are_those_of_its_interval() -> None:
-    """Trained since the oldest checkpoint, and those of them that had no row then, at the worst moment."""
+    """Rows trained since the oldest checkpoint, and the new ones among them, at the worst moment."""
     kept, seen, changed = 160, batches(RUN), []
     for now in range(16, len(seen) + 1):
         since = max(0, now - kept)

@@ -1,4 +1,4 @@
-"""The sample of distinct ids: counts against exact ones over seven orders of size, and what it keeps of an id."""
+"""The sample of distinct ids: counts against exact ones over seven orders of size, and the last iteration of an id."""
 
 import numpy as np
 import pytest

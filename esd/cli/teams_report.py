@@ -1,0 +1,21 @@
+"""Teams of the machines by ways to sum dense gradients, as a table."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from esd.advice.teams import RANKS, Teams
+
+
+def teams_table(teams: Teams) -> Table:
+    """Returns the time of a sample of each team and way."""
+    ways = list(teams.all[0].seconds)
+    headers = [f"{way}\n(other model)" if way in RANKS else way for way in ways]
+    table = Table("machines", *headers, title="µs of a sample by machines and --dense", title_justify="left",
+                  show_edge=False, pad_edge=False)  # fmt: skip
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for team in teams.all:
+        numbers = "all" if team is teams.all[0] else ", ".join(map(str, team.machines))
+        table.add_row(numbers, *(f"{1e6 * team.seconds[way]:,.1f}" for way in ways))
+    return table

@@ -1,0 +1,87 @@
+"""Teams of machines and ways to sum: which are compared, and which is the fastest, on a model that is not measured."""
+
+from dataclasses import replace
+
+import pytest
+
+from esd.advice.sizing import Profile, simulated
+from esd.advice.teams import Teams, compare_teams
+from esd.run.options import RunOptions
+from esd.services.domain.footprint import Footprint
+
+RUN = RunOptions(
+    data="synthetic:zipf?keys=3000&fields=4", workers=4, batch=24, dim=8, mechanism="laia", links="100m,100m,2m,2m",
+    cache_rows=2000,
+)  # fmt: skip
+LARGE, SMALL = ((400, 300), (300,)), ((8, 8),)  # shapes of dense parameters: 482 kB, 256 bytes
+MEMORY = 1e9
+
+
+def compared(
+    chosen: RunOptions, shapes: tuple[tuple[int, ...], ...], step: float = 1e-4, sample: float = 1e-6
+) -> Teams:
+    profile = Profile.of(chosen, 6000)
+    footprint = Footprint(1e6, 100, 1e3, 1e-4, sample, shapes)
+    trial = simulated(chosen, profile, footprint, chosen.batch, chosen.cache_rows)
+    return compare_teams(chosen, profile, footprint, trial, MEMORY)
+
+
+def test_slow_machines_are_left_out_where_a_large_model_waits_for_them() -> None:
+    """Alone is no answer here: a sample takes computation, which two share."""
+    teams = compared(RUN, LARGE, sample=4e-3)
+    assert [team.machines for team in teams.all] == [(0, 1, 2, 3), (0, 1), (0,)]
+    assert (teams.machines, teams.left_out) == ((0, 1), (2, 3))
+    assert (teams.best.workers, teams.best.links, teams.best.batch) == (2, "100m,100m", 48)
+    assert sum(teams.best.worker_samples()) == sum(RUN.worker_samples()), "another global batch is another model"
+    assert teams.seconds == min(teams.all[1].seconds[way] for way in ("all-reduce", "server"))
+    assert teams.seconds < 0.8 * min(teams.all[0].seconds[way] for way in ("all-reduce", "server"))
+
+
+def test_one_machine_is_fastest_where_the_sum_takes_longest() -> None:
+    teams = compared(RUN, LARGE)
+    assert (teams.machines, teams.best.workers, teams.best.batch) == ((0,), 1, 96)
+    assert len(set(teams.all[2].seconds.values())) == 1, "one machine sums nothing"
+
+
+def test_all_machines_stay_where_computation_takes_longest() -> None:
+    teams = compared(replace(RUN, links="100m"), SMALL, sample=1e-2)
+    assert [team.machines for team in teams.all] == [(0, 1, 2, 3), (0,)]
+    assert (teams.machines, teams.left_out) == ((0, 1, 2, 3), ())
+    assert teams.best == RunOptions(**{**_values(RUN), "links": "100m"}), "nothing else is changed either"
+
+
+def test_the_server_sums_what_the_ring_sends_twice() -> None:
+    teams = compared(replace(RUN, links="20m"), LARGE, sample=2e-2)
+    everyone = teams.all[0].seconds
+    dense = 4 * (400 * 300 + 300) / (20e6 / 8) / 96
+    assert everyone["all-reduce"] - everyone["server"] == pytest.approx((2 * 3 / 4 - 1) * dense)
+    assert everyone["low-rank:8"] < everyone["server"]
+    assert (teams.best.dense_sum, teams.best.workers) == ("server", 4), "low rank is another model"
+
+
+def test_low_rank_that_is_asked_for_stays() -> None:
+    teams = compared(replace(RUN, links="20m", dense_sum="low-rank:16"), LARGE, sample=2e-2)
+    assert teams.best.dense_sum == "low-rank:16"
+    assert next(iter(teams.all[0].seconds)) == "low-rank:16"
+
+
+def test_workloads_of_a_team_sum_to_the_same_batch_where_it_cannot_be_shared_evenly() -> None:
+    """Of 4 x 25 samples three machines have 34, 33 and 33; balanced workloads are left as they are asked for."""
+    chosen = replace(RUN, links="100m,100m,100m,1m", batch=25)
+    teams = compared(chosen, LARGE, sample=4e-3)
+    assert (teams.machines, teams.best.workloads, teams.best.batch) == ((0, 1, 2), "34,33,33", None)
+    balanced = compared(replace(chosen, workloads="balanced"), LARGE, sample=4e-3)
+    assert [len(team.machines) for team in balanced.all] == [4, 1]
+
+
+def test_a_team_whose_caches_are_too_small_is_left_out() -> None:
+    profile = Profile.of(RUN, 6000)
+    footprint = Footprint(1e6, 100, 1e3, 1e-4, 1e-6, LARGE)
+    trial = simulated(RUN, profile, footprint, RUN.batch, RUN.cache_rows)
+    teams = compare_teams(RUN, profile, footprint, trial, memory=1e6 + 48 * 1e3 + 100)  # a single row for two machines
+    assert [team.machines for team in teams.all] == [(0, 1, 2, 3)]
+    assert teams.best.workers == 4
+
+
+def _values(chosen: RunOptions) -> dict[str, object]:
+    return {name: getattr(chosen, name) for name in RunOptions.__dataclass_fields__}
