@@ -27,7 +27,7 @@ class BalancedWorkloads:
         it is planned, and yields the paces. Paces are smoothed, over all iterations at first and then with weight 0.2
         for the newest. Equal times under these paces require workloads proportional to p_j^(-1/0.8). They depend on the
         paces and not on earlier workloads, so they are right as soon as the paces are, and do not oscillate. A worker
-        whose time has a fixed part, which no workload changes, gets what fills the rest of the common time.
+        whose time has a fixed part, which no workload changes, gets a workload that fills the rest of the common time.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ class IdSample:
 
     Ids are chosen by their hashes (Wegman's adaptive sampling: Flajolet, Computing 1990): all, until a table has more
     than 32,768 distinct ones, then half of them, and half again whenever the sample is full. So numbers of distinct ids
-    are exact at first, and then have a standard error of 0.8% at most, whatever the number. What a sampled id has is
+    are exact at first, and then have a standard error of 0.8% at most for any number. The data of a sampled id are
     exact, since it is in the sample from its first occurrence on.
     """
 

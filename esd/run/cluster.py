@@ -59,7 +59,7 @@ class LocalCluster:
     Args:
         worker_links: speed of every worker's link, bytes per second; there is one worker for each.
         cache_rows: rows of every worker's cache.
-        lan: speed of a second network that every worker has for what goes between workers, bytes per second; None:
+        lan: speed of a second network that every worker has for the traffic between workers, bytes per second; None:
             there is none.
         logs: an existing directory for the services' logs.
         shards: number of parameter-server processes.

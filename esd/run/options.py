@@ -93,7 +93,7 @@ class RunOptions:
         workers: n, 1 to 64.
         links: speed of every machine's link in bits per second, `500m,50m`, or one speed for all. All that a worker
             sends and receives shares it.
-        lan: speed of a second network for what goes between workers; None: there is none.
+        lan: speed of a second network for the traffic between workers; None: there is none.
         measured_links: whether link speeds follow measurements.
         mechanism: the dispatch mechanism, one of `esd.dispatcher.core.mechanisms.MECHANISMS`.
         alpha: share of the samples that the exact solver assigns, `0` to `1`, or `auto`.

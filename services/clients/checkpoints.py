@@ -218,7 +218,7 @@ class CheckpointClient:
             await self._server.stub.AppendSamples(request, timeout=self._server.timeout)
 
     async def read_samples(self, *, epoch: int) -> list[LogEntry]:
-        """Reads the sample log; the connection's timeout is that of each entry."""
+        """Reads the sample log; each entry has the connection's timeout."""
         request = ps_pb2.ReadSamplesRequest(table=self._table.name, epoch=epoch)
         with domain_errors():
             responses = each_within(self._server.stub.ReadSamples(request), self._server.timeout)

@@ -81,7 +81,7 @@ class TableClient:
     async def scan(self) -> AsyncIterator[RowBlock]:
         """Yields every stored row with its optimizer state, server by server, in unspecified order.
 
-        The connection's timeout is that of each part.
+        Each part has the connection's timeout.
         """
         request = ps_pb2.ScanRequest(table=self.table.name)
         for server in self._servers:

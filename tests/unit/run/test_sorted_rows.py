@@ -1,4 +1,4 @@
-"""The external sort of a table's rows: what numpy's sort gives, in memory that does not follow the table."""
+"""The external sort of a table's rows: the order of numpy's sort, in memory that does not follow the table."""
 
 from __future__ import annotations
 
