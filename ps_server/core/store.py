@@ -300,6 +300,10 @@ class Store(Protocol):
     def name(self) -> str:
         """The kind of store, without address or credentials."""
 
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of files that were loaded so far to open tables; 0 in a store that loads none."""
+
     def tables(self) -> list[TableSpec]:
         """Returns every table that was created so far."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 
@@ -14,10 +15,14 @@ from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.service.store_access import StoreThreads, open_configured_store
 from esd.services.runtime.server import Server, serve
 
+_REPORTED_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
 
 @asynccontextmanager
 async def parameter_server(settings: ParameterServerSettings) -> AsyncIterator[Server]:
-    """Serves while the block runs.
+    """Serves while the block runs, which begins when all tables are loaded.
 
     Raises:
         InvalidArgument: the shard or the store's URL is invalid.
@@ -31,12 +36,21 @@ async def parameter_server(settings: ParameterServerSettings) -> AsyncIterator[S
         closing(StoreThreads(settings.store_threads)) as threads,
     ):
         await asyncio.to_thread(store.claim, exclusive=False)
-        tables = await asyncio.to_thread(Tables, store, shard, settings.max_tables)
+        tables = Tables(store, shard, settings.max_tables, loaded=False)
         servicer = ParameterServer(tables, shard, store.name, threads, settings)
         service = (add_to_server, servicer, SERVICE)
-        async with (
-            serve("ps", [service], settings) as server,
-            store_followed(store, threads, server, servicer.refuse_waiting),
-            tables_measured(tables, threads),
-        ):
-            yield server
+        async with serve("ps", [service], settings) as server:
+            await _load(tables)
+            async with (
+                store_followed(store, threads, server, servicer.refuse_waiting),
+                tables_measured(tables, threads),
+            ):
+                yield server
+
+
+async def _load(tables: Tables) -> None:
+    """Loads the tables. Meanwhile every call learns of the progress, and the log now and then."""
+    loading = asyncio.create_task(asyncio.to_thread(tables.load))
+    while not (await asyncio.wait([loading], timeout=_REPORTED_SECONDS))[0]:
+        _log.info("%s", tables.progress)
+    await loading

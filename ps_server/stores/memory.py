@@ -326,6 +326,7 @@ class MemoryStore:
     """A Store of tables in memory."""
 
     name = "memory"
+    loaded_bytes = 0
 
     def __init__(self) -> None:
         self._tables: dict[str, tuple[TableSpec, TableStore]] = {}

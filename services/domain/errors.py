@@ -11,6 +11,7 @@
     ├── Unauthenticated      the peer did not prove its identity
     ├── PermissionDenied     the peer is known, and may not make this request
     ├── Unavailable          a backend is away; the request may be repeated
+        │   ├── Loading          a parameter server loads its rows
         │   └── Overloaded       a backend is at its limit of concurrent work
         ├── DeadlineExceeded     an event did not happen in the time allowed
     └── Internal             a defect of ours; peers see a fixed text
@@ -66,6 +67,10 @@ class PermissionDenied(EsdError):
 
 class Unavailable(EsdError):
     """A backend is out of reach; the request may be repeated."""
+
+
+class Loading(Unavailable):
+    """A parameter server loads the rows of its checkpoints. The text has its progress: a new text is some."""
 
 
 class Overloaded(Unavailable):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from esd.services.domain.errors import DeadlineExceeded, EsdError, Unavailable
+from esd.services.domain.errors import DeadlineExceeded, EsdError, Loading, Unavailable
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
@@ -30,7 +30,8 @@ class Backoff:
                 await backoff.pause(error)
 
     Patience begins with a failure: a call may have run for long before it broke, and a process that was suspended
-    meanwhile deserves another attempt.
+    meanwhile deserves another attempt. It begins again with each progress of a server that loads its rows, however many
+    there are.
 
     Each pause is up to twice as long as the one before and at most a second. Jitter keeps a crowd of workers from
     coming back all at once.
@@ -41,6 +42,7 @@ class Backoff:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
+        self._progress = ""  # of a server that loads
         self.reset()
 
     def reset(self) -> None:
@@ -55,6 +57,8 @@ class Backoff:
     def next(self, error: Exception) -> float:
         """Returns the seconds to wait, for callers that do not wait through `pause`. Raises `error` as `pause` does."""
         now = time.monotonic()
+        if isinstance(error, Loading) and str(error) != self._progress:
+            self._progress, self._give_up = str(error), None
         if self._give_up is None:
             self._give_up = now + self._patience
         if now + self._longest >= self._give_up:

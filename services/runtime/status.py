@@ -24,6 +24,7 @@ from esd.services.domain.errors import (
     FailedPrecondition,
     Internal,
     InvalidArgument,
+    Loading,
     NotFound,
     Overloaded,
     PermissionDenied,
@@ -52,6 +53,7 @@ CODES: Mapping[type[EsdError], grpc.StatusCode] = MappingProxyType(
         Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
         PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
         Unavailable: grpc.StatusCode.UNAVAILABLE,
+        Loading: grpc.StatusCode.UNAVAILABLE,
         DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
         Internal: grpc.StatusCode.INTERNAL,
     }

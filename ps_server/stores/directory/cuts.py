@@ -9,7 +9,7 @@ chain with all rows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from esd.native.rows import PreImages
@@ -36,11 +36,17 @@ _MOST_COPIES = 1.5  # rows in the files of one checkpoint, for each row of the t
 
 
 class DirectoryCuts(MemoryCuts):
-    """A CutStore with pre-images in memory for the cuts of this process, and files for cuts of earlier processes."""
+    """A CutStore with pre-images in memory for the cuts of this process, and files for cuts of earlier processes.
 
-    def __init__(self, rows: MemoryRows, folders: ShardFolders) -> None:
-        """Touches no file yet."""
+    Args:
+        rows: of the table.
+        folders: of the files.
+        seen: gets the bytes of each piece of a file that is loaded.
+    """
+
+    def __init__(self, rows: MemoryRows, folders: ShardFolders, seen: Callable[[int], object]) -> None:
         super().__init__(rows)
+        self._seen = seen
         self._folders = folders
         self._folder = folders.own
         self._saved: set[int] = set()  # cuts whose rows must stay on disk
@@ -101,7 +107,7 @@ class DirectoryCuts(MemoryCuts):
 
     def _load(self, cut: int) -> None:
         """Loads the rows of a cut. Raises FailedPrecondition if a file is damaged, before any row is changed."""
-        blocks = stored_changes(self._folder, cut, self._rows.width)  # verifies all files before it returns
+        blocks = stored_changes(self._folder, cut, self._rows.width, self._seen)  # verifies all files before it returns
         self._rows.clear()
         for block in blocks:
             self._rows.rows.overwrite(block.ids, block.versions, block.rows)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,6 +28,10 @@ _MAGIC = b"ESDROWS1"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _SYNCED_BYTES = 32 << 20  # written before they are synced, so that no sync of another file waits for a whole checkpoint
 _NAME = re.compile(r"rows-[0-9]+")
+
+
+def _ignore(_: int) -> None:
+    """Takes the bytes that were read, where nothing shows the progress."""
 
 
 def row_file(directory: Path, cut: int) -> Path:
@@ -54,12 +58,12 @@ def rows_in(path: Path, width: int) -> int:
     return path.stat().st_size // (16 + 4 * width)
 
 
-def verified_chain(directory: Path, cut: int) -> list[Path]:
+def verified_chain(directory: Path, cut: int, seen: Callable[[int], object] = _ignore) -> list[Path]:
     """Lists the files that a cut consists of, the latest first. Raises FailedPrecondition if one is damaged."""
     chain = chain_of(directory, cut)
     for path in chain:
         with disk_errors(path):
-            _verify(path)
+            _verify(path, seen)
     return chain
 
 
@@ -69,14 +73,19 @@ def stored_rows(directory: Path, cut: int, width: int) -> Iterator[RowBlock]:
     return first_of_each(block for path in chain for block in _read_rows(path, width))
 
 
-def stored_changes(directory: Path, cut: int, width: int) -> Iterator[RowBlock]:
+def stored_changes(
+    directory: Path, cut: int, width: int, seen: Callable[[int], object] = _ignore
+) -> Iterator[RowBlock]:
     """Yields the changes that lead from an empty table to the rows of a cut, in their order; version 0 for a removal.
+
+    All files are read twice: before this returns their checksums are verified. `seen` gets the bytes of each piece that
+    was read.
 
     Raises:
         FailedPrecondition: a file is damaged.
     """
-    chain = verified_chain(directory, cut)
-    return (block for path in reversed(chain) for block in _read_rows(path, width))
+    chain = verified_chain(directory, cut, seen)
+    return (block for path in reversed(chain) for block in _read_rows(path, width, seen))
 
 
 def write_rows(path: Path, earlier: int, blocks: Iterable[RowBlock]) -> tuple[int, int]:
@@ -123,7 +132,7 @@ def _earlier_cut(path: Path) -> int:
     return int(np.frombuffer(head[len(_MAGIC) :], np.uint64)[0])
 
 
-def _verify(path: Path) -> None:
+def _verify(path: Path, seen: Callable[[int], object]) -> None:
     """Raises FailedPrecondition unless the file is unchanged since it was written."""
     digest = hashlib.sha256()
     left = path.stat().st_size - _DIGEST_BYTES
@@ -131,11 +140,12 @@ def _verify(path: Path) -> None:
         while left > 0 and (data := file.read(min(left, 1 << 20))):
             digest.update(data)
             left -= len(data)
+            seen(len(data))
         if file.read() != digest.digest():
             raise FailedPrecondition(f"{path} is damaged: its checksum differs")
 
 
-def _read_rows(path: Path, width: int) -> Iterator[RowBlock]:
+def _read_rows(path: Path, width: int, seen: Callable[[int], object] = _ignore) -> Iterator[RowBlock]:
     """Yields the rows of a verified file, W floats each."""
     with path.open("rb") as file:
         file.seek(len(_MAGIC) + 8)
@@ -143,4 +153,5 @@ def _read_rows(path: Path, width: int) -> Iterator[RowBlock]:
             ids = np.frombuffer(file.read(8 * count), np.uint64)
             versions = np.frombuffer(file.read(8 * count), np.int64)
             rows = np.frombuffer(file.read(4 * width * count), np.float32).reshape(count, width)
+            seen((16 + 4 * width) * count)
             yield RowBlock(ids, versions, rows)

@@ -151,6 +151,7 @@ class DirectoryStore(MemoryStore):
         self._directory = directory
         self._shard = shard
         self._locks = ShardLocks(directory)
+        self.loaded_bytes = 0
         self._lost: str | None = None  # the reason if this server may not use the directory any more
         for path in sorted(directory.glob(f"*/{_SPEC}")):
             spec = read_spec(path)
@@ -200,12 +201,15 @@ class DirectoryStore(MemoryStore):
         return TableStore(
             rows=rows,
             partials=partials,
-            cuts=DirectoryCuts(rows, folders),
+            cuts=DirectoryCuts(rows, folders, self._count_loaded),
             history=DirectoryHistory(spec, folder, folders),
             blobs=DirectoryBlobs(folders.own),
             log=DirectoryLog(folder / "samples"),
             frames=lambda shard: MemoryFrames(spec, shard, rows, partials),
         )
+
+    def _count_loaded(self, size: int) -> None:
+        self.loaded_bytes += size
 
 
 class ShardLocks:

@@ -34,6 +34,7 @@ class RedisStore:
     """A Store over one Redis or a Redis Cluster."""
 
     name = "redis"
+    loaded_bytes = 0
 
     def __init__(self, url: str, shard: Shard, timeout_seconds: float, access: RedisAccess) -> None:
         """Connects, and checks that Redis can keep this shard.
