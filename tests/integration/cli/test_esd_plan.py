@@ -94,21 +94,24 @@ def test_rows_and_needs_of_the_services_are_those_of_the_run(advice: dict) -> No
     assert needs["parameter server"]["memory"]["rows"] == rows["rows"] * (33 * 4 + 30)
     assert needs["worker"]["processes"] == 2
     assert advice["local_memory"] == sum(need["processes"] * need["memory_of_each"] for need in needs.values())
-    assert advice["limits"] == []
+    assert all("as processes of this machine" in limit for limit in advice["limits"]), "a full machine has others"
 
 
-def test_the_fastest_team_is_one_that_trains_by_its_plan(advice: dict, tmp_path: Path) -> None:
-    """The large model waits for the link of 50 Mbit/s longer than one machine takes for all samples."""
-    fastest = advice["fastest"]
+def test_the_fastest_team_is_the_best_that_was_compared_and_trains_by_its_plan(advice: dict, tmp_path: Path) -> None:
+    """How long computation takes, and so which team is fastest, depends on the machine."""
+    fastest, best = advice["fastest"], advice["recommended"]
     assert [team["machines"] for team in fastest["teams"]] == [[0, 1], [0]]
-    assert (fastest["left_out"], fastest["options"]["links"]) == ([1], "200m")
-    assert fastest["seconds"] < advice["recommended"]["seconds"]
-    assert fastest["options"]["batch"] == 2 * advice["recommended"]["batch"]
+    exact = [team["seconds"][way] for team in fastest["teams"] for way in ("all-reduce", "server")]
+    assert min(exact) <= fastest["seconds"] <= min(exact) / 0.99
+    assert sorted(fastest["machines"] + fastest["left_out"]) == [0, 1]
+    workers = len(fastest["machines"])
+    assert fastest["options"]["links"] == {1: "200m", 2: "200m,50m"}[workers]
+    assert workers * fastest["options"]["batch"] == 2 * best["batch"], "another global batch is another model"
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(advice))
     trained = json.loads(invoke("train", "--plan", str(plan), "--iterations", "3", "--json").splitlines()[-1])
     assert trained["iterations"] == 3
-    assert trained["samples"] == 3 * fastest["options"]["batch"]
+    assert trained["samples"] == 3 * 2 * best["batch"]
 
 
 def test_rules_of_rows_are_simulated_and_limits_are_told(tmp_path: Path) -> None:
@@ -119,8 +122,7 @@ def test_rules_of_rows_are_simulated_and_limits_are_told(tmp_path: Path) -> None
         advice = json.loads(invoke("plan", *RUN, *arguments, "--json"))
         (table,) = advice["rows"]["tables"]
         assert 3000 < table["rows"] < 0.8 * table["ids"]
-        assert advice["recommended"]["cache_rows"] < table["rows"]
-        full, refused = sorted(advice["limits"])
+        full, refused = sorted(limit for limit in advice["limits"] if "as processes of this machine" not in limit)
         assert full.startswith("Redis at 127.0.0.1")
         assert f"will have {table['rows']:,} rows, and --max-rows allows 3,000" in refused
         _, _, *printed = shlex.split(advice["command"])
