@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         WorkerPhase,
     )
     from esd.services.domain.schedules import Decay, Schedule
-    from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, WorkerState
+    from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, Ranking, WorkerState
     from esd.services.domain.sync import Sync, parse_sync
     from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
     from esd.services.domain.watched import MoveReason, Moves, PlanStage, WatchedPlans, WorkerMoves
@@ -123,6 +123,7 @@ __all__ = [
     "PlanStage",
     "Pooling",
     "Quality",
+    "Ranking",
     "Registration",
     "Reload",
     "RowClient",
@@ -206,6 +207,7 @@ _MODULES = {
     "PlanStage": "esd.services.domain.watched",
     "Pooling": "esd.services.domain.features",
     "Quality": "esd.services.domain.state",
+    "Ranking": "esd.services.domain.state",
     "read": "esd.tables",
     "Registration": "esd.services.domain.reports",
     "Reload": "esd.services.domain.plans",

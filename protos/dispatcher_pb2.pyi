@@ -1015,15 +1015,29 @@ class Quality(_message.Message):
     gauc: float
     def __init__(self, loss: _Optional[float] = ..., auc: _Optional[float] = ..., normalised_entropy: _Optional[float] = ..., calibration: _Optional[float] = ..., gauc: _Optional[float] = ...) -> None: ...
 
+class Ranking(_message.Message):
+    __slots__ = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
+    MRR_FIELD_NUMBER: _ClassVar[int]
+    HITS_AT_1_FIELD_NUMBER: _ClassVar[int]
+    HITS_AT_3_FIELD_NUMBER: _ClassVar[int]
+    HITS_AT_10_FIELD_NUMBER: _ClassVar[int]
+    mrr: float
+    hits_at_1: float
+    hits_at_3: float
+    hits_at_10: float
+    def __init__(self, mrr: _Optional[float] = ..., hits_at_1: _Optional[float] = ..., hits_at_3: _Optional[float] = ..., hits_at_10: _Optional[float] = ...) -> None: ...
+
 class Evaluation(_message.Message):
-    __slots__ = ("iteration", "labels", "samples")
+    __slots__ = ("iteration", "labels", "samples", "ranking")
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    RANKING_FIELD_NUMBER: _ClassVar[int]
     iteration: int
     labels: _containers.RepeatedCompositeFieldContainer[Quality]
     samples: str
-    def __init__(self, iteration: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., samples: _Optional[str] = ...) -> None: ...
+    ranking: Ranking
+    def __init__(self, iteration: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., samples: _Optional[str] = ..., ranking: _Optional[_Union[Ranking, _Mapping]] = ...) -> None: ...
 
 class JobState(_message.Message):
     __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "shadows_left_out", "epoch", "resumed_from", "checkpoint", "recoveries", "evaluations", "staleness", "flushed_ahead", "labels", "recent_labels", "standstill", "expired_rows", "admitted_rows", "initial_reads")

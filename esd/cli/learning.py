@@ -108,7 +108,7 @@ EarlyStopOption = Annotated[
     str | None,
     typer.Option(
         "--early-stop",
-        help="METRIC:N ends the run when N evaluations in a row are no better: auc:3, loss:5, normalised_entropy:3.",
+        help="METRIC:N ends the run when N evaluations in a row are no better: auc:3, loss:5, mrr:3 of a graph.",
         rich_help_panel=_JUDGED,
     ),
 ]

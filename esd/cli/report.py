@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from rich.table import Table
@@ -24,6 +25,11 @@ def _known(figure: float) -> str:
     if math.isnan(figure):
         raise KeyError("gauc")
     return f"{figure:.4f}"
+
+
+def _hits(most: int, result: Mapping[str, Any]) -> str:
+    """Shows the share of links with a rank up to `most`. Raises KeyError if the run ranked none."""
+    return f"{result['held_out'][f'hits_at_{most}']:.4f}"
 
 
 def _direct(result: Mapping[str, Any]) -> str:
@@ -104,6 +110,8 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("held out: normalised entropy", lambda r: f"{r['held_out']['normalised_entropy']:.4f}"),
     ("held out: calibration", lambda r: f"{r['held_out']['calibration']:.4f}"),
     ("held out: GAUC", lambda r: _known(r["held_out"]["gauc"])),
+    ("held out: MRR", lambda r: f"{r['held_out']['mrr']:.4f}"),
+    *((f"held out: Hits@{most}", partial(_hits, most)) for most in (1, 3, 10)),
 )
 
 

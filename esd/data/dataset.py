@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from esd.data.schema import TableOptions
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.columns import SampleColumns
@@ -79,6 +82,15 @@ def table_options_of(dataset: Dataset) -> Mapping[str, TableOptions]:
     """
     options: Mapping[str, TableOptions] = getattr(dataset, "table_options", {})
     return options
+
+
+def known_triples_of(dataset: object) -> NDArray[np.uint64] | None:
+    """Returns the ids of all true triples of a graph, uint64 [n, 3], by an attribute `known`; None if it has none.
+
+    A corrupted triple that is among them does not count when held-out triples are ranked.
+    """
+    known: NDArray[np.uint64] | None = getattr(dataset, "known", None)
+    return known
 
 
 def columns_of(dataset: Dataset) -> SampleColumns:

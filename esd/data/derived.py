@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from esd.data.dataset import Dataset, negatives_of, table_options_of
+import numpy as np
+from numpy.typing import NDArray
+
+from esd.data.dataset import Dataset, known_triples_of, negatives_of, table_options_of
 
 
 class DerivedDataset:
@@ -22,6 +25,11 @@ class DerivedDataset:
         self.endless = source.endless
         self.negatives = negatives_of(source)
         self.table_options = table_options_of(source)
+
+    @property
+    def known(self) -> NDArray[np.uint64] | None:
+        """The true triples of the source, if it is a graph."""
+        return known_triples_of(self._source)
 
     @property
     def skipped(self) -> int:

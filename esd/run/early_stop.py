@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation
+from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, Ranking
 
-_SMALLER_IS_BETTER = {"loss": True, "normalised_entropy": True, "auc": False, "gauc": False}
+RANKING = tuple(each.name for each in fields(Ranking))  # metrics of models of graphs
+_SMALLER_IS_BETTER = {"loss": True, "normalised_entropy": True, "auc": False, "gauc": False} | dict.fromkeys(
+    RANKING, False
+)
 
 
 @dataclass(slots=True)
@@ -16,7 +19,8 @@ class EarlyStop:
     """Ends a run that does not get better.
 
     Attributes:
-        metric: a figure of the held-out samples: auc, gauc, loss or normalised_entropy.
+        metric: a figure of the held-out samples: auc, gauc, loss or normalised_entropy; of a graph also mrr, hits_at_1,
+            hits_at_3 or hits_at_10.
         patience: how many evaluations in a row may bring no better one; the run stops at the last of them.
         best: the best so far, and where.
     """
@@ -39,7 +43,7 @@ class EarlyStop:
 
     def stops(self, evaluation: Evaluation) -> bool:
         """Takes an evaluation in, and tells whether the run is to end."""
-        figure: float = getattr(evaluation.quality, self.metric)
+        figure: float = getattr(evaluation.ranking if self.metric in RANKING else evaluation.quality, self.metric)
         best = self.best[0]
         better = figure < best if _SMALLER_IS_BETTER[self.metric] else figure > best
         if better or math.isnan(best):

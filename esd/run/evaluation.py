@@ -11,11 +11,13 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.data.dataset import known_triples_of
 from esd.dispatcher.core.grouped_auc import Grouped, mean_gauc
 from esd.dispatcher.core.scores import ScoreHistogram
 from esd.run.events import Listener, ignore
 from esd.run.model import look_here
 from esd.run.patience import within
+from esd.run.ranking import LinkPrediction, ranks_links
 from esd.run.stream import global_batches
 from esd.run.worker_host import TRIAL_SECONDS
 from esd.services.clients.parameter_server import ParameterServerConnection
@@ -26,7 +28,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.ids import parts_of_tables
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import label_classes
-from esd.services.domain.state import Quality
+from esd.services.domain.state import Quality, Ranking
 from esd.services.runtime.extras import require_torch
 from esd.services.runtime.leavable_thread import LeavableThread
 from esd.services.runtime.security import PLAINTEXT, Credentials
@@ -66,6 +68,7 @@ class Evaluator:
     ) -> None:
         self._job = job
         self._samples = samples
+        self._known = known_triples_of(samples)
         self._credentials = credentials
         self._listener = listener
         # One, since torch's settings belong to a thread; a model that hangs in it must not keep the process.
@@ -82,10 +85,10 @@ class Evaluator:
         name = repr(self._job.model.name)
         await self._within(TRIAL_SECONDS, f"model {name} is being tried for held-out samples", _try_model, self._job)
 
-    async def evaluate(self, checkpoint: int = 0) -> tuple[Quality, ...]:
+    async def evaluate(self, checkpoint: int = 0) -> tuple[tuple[Quality, ...], Ranking | None]:
         """Returns the figures of the model at a checkpoint, or of the finished model (0).
 
-        The figures are by label, in the job's order.
+        The figures are by label, in the job's order, and of a graph's links; None: the model or the data are of none.
 
         Raises:
             FailedPrecondition, NotFound: the checkpoint is not kept.
@@ -101,6 +104,9 @@ class Evaluator:
             tables = [TableClient(servers, table) for table in self._job.tables]
             dense = await tables[0].get_dense(checkpoint=checkpoint)
             scorer = await self._within(TRIAL_SECONDS, "the model is being built", _make_scorer, self._job, dense)
+            links = await self._link_prediction()
+            if links is not None:
+                await links.load(tables, checkpoint)
             chunks = read_ahead(_chunks(self._samples, len(self._job.tables)), _AHEAD)
             async for batch, ids, inverse in await stack.enter_async_context(aclosing(chunks)):
                 values = [
@@ -110,11 +116,20 @@ class Evaluator:
                 what = f"{len(batch)} held-out samples are being scored"
                 losses, bins = await self._within(_SCORING_SECONDS, what, scorer.score, batch, values, inverse)
                 count += len(batch)
+                if links is not None:
+                    await links.add(batch)
                 for label, figures in enumerate(of_labels):
                     figures.add(losses[label], bins[:, label], label_classes(batch.labels[:, label]), batch.groups)
         if not count:
             raise InvalidArgument("there are no held-out samples (--evaluate, --holdout)")
-        return tuple(each.quality(count) for each in of_labels)
+        return tuple(each.quality(count) for each in of_labels), None if links is None else links.ranking()
+
+    async def _link_prediction(self) -> LinkPrediction | None:
+        if self._known is None:
+            return None
+        if not await self._within(TRIAL_SECONDS, "the model is being looked up", ranks_links, self._job):
+            return None
+        return LinkPrediction(self._job, self._known, self._within, _SCORING_SECONDS)
 
     def close(self) -> None:
         """Ends the thread after its running call, for which nothing waits."""

@@ -193,6 +193,7 @@ class Evaluated:
         if len(self.labels) > 1:
             of_labels = zip(self.labels, self.evaluation.labels, strict=True)
             figures = "; ".join(f"{label}: {_quality_in_words(quality)}" for label, quality in of_labels)
+        figures += "" if self.evaluation.ranking is None else f"; {self.evaluation.ranking}"
         return f"held out, iteration {self.evaluation.iteration}: {figures}"
 
 

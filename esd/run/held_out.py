@@ -27,7 +27,7 @@ from esd.services.domain.batches import SampleBatch
 from esd.services.domain.cuts import Cuts
 from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument, NotFound
 from esd.services.domain.jobs import JobSpec
-from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, JobState, Quality
+from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, JobState, Quality, Ranking
 from esd.services.runtime.retry import AWAY, repeated
 from esd.services.runtime.security import PLAINTEXT, Credentials
 
@@ -122,7 +122,7 @@ class HeldOut:
         if self._running is not None:
             await self._running
         if not self.evaluations or self.evaluations[-1].iteration != iterations:
-            self._add(iterations, await patiently(self._evaluator.evaluate, self._listener))
+            self._add(iterations, *await patiently(self._evaluator.evaluate, self._listener))
         await self._record(self.evaluations[-KEPT_EVALUATIONS:])
 
     async def aclose(self) -> None:
@@ -180,11 +180,11 @@ class HeldOut:
 
     async def _evaluate(self, checkpoint: int) -> None:
         try:
-            labels = await patiently(lambda: self._evaluator.evaluate(checkpoint), self._listener)
+            labels, ranking = await patiently(lambda: self._evaluator.evaluate(checkpoint), self._listener)
         except (FailedPrecondition, NotFound) as error:
             self._listener(EvaluationMissed(checkpoint, str(error)))
         else:
-            self._add(checkpoint, labels)
+            self._add(checkpoint, labels, ranking)
             # Before the stream goes on: so the next checkpoint but one has it, and a driver that is started again there
             # finds the two before it, which it can evaluate.
             await self._record(self.evaluations[-1:])
@@ -201,8 +201,8 @@ class HeldOut:
             best, at = early_stop.best
             self._listener(StoppingEarly(early_stop.metric, best, at))
 
-    def _add(self, iteration: int, labels: tuple[Quality, ...]) -> None:
-        evaluation = Evaluation(iteration, labels, self._name)
+    def _add(self, iteration: int, labels: tuple[Quality, ...], ranking: Ranking | None) -> None:
+        evaluation = Evaluation(iteration, labels, self._name, ranking)
         self.evaluations.append(evaluation)
         self._listener(Evaluated(evaluation, self._job.labels))
 

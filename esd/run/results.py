@@ -99,7 +99,8 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
 
 def _held_out(evaluation: Evaluation, labels: Sequence[str]) -> Result:
     """The figures of the first label, with the loss that is trained; where there are several labels, also by label."""
-    return asdict(evaluation.quality) | _by_label(labels, evaluation.labels)
+    ranking = {} if evaluation.ranking is None else asdict(evaluation.ranking)
+    return asdict(evaluation.quality) | ranking | _by_label(labels, evaluation.labels)
 
 
 def _by_label(labels: Sequence[str], qualities: Sequence[Quality]) -> Result:

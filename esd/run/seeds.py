@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 
+from esd.run.early_stop import RANKING
 from esd.run.results import Result
 
 # The figures that the seed decides; figures of held-out samples have the same names.
@@ -23,7 +24,8 @@ def over_seeds(first: int, count: int, run: Callable[[int], Result]) -> Result:
     runs = [run(seed) | {"seed": seed} for seed in range(first, first + count)]
     figures = {name: [each[name] for each in runs] for name in _FIGURES}
     if all(each[_HELD_OUT] is not None for each in runs):
-        figures |= {f"{_HELD_OUT}.{name}": [each[_HELD_OUT][name] for each in runs] for name in _FIGURES}
+        names = [name for name in (*_FIGURES, *RANKING) if name in runs[0][_HELD_OUT]]
+        figures |= {f"{_HELD_OUT}.{name}": [each[_HELD_OUT][name] for each in runs] for name in names}
     return {
         "runs": runs,
         "mean": {name: fmean(values) for name, values in figures.items()},

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.data import Dataset
-from esd.data.dataset import negatives_of, table_options_of
+from esd.data.dataset import known_triples_of, negatives_of, table_options_of
 from esd.data.schema import TableOptions
 from esd.dispatcher.simulator.simulate import trace_batches
 from esd.run.cache_size import DEFAULT_CACHE_RATIO
-from esd.run.early_stop import EarlyStop
+from esd.run.early_stop import RANKING, EarlyStop
 from esd.run.options import RunOptions
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
@@ -88,6 +88,8 @@ def held_out_samples(chosen: RunOptions, trained: TrainingStream) -> Dataset | N
                 "--early-stop gauc needs samples with groups, such as their users: name the column as `group` in the "
                 "schema, or stop by auc"
             )
+        if metric in RANKING and known_triples_of(held_out) is None:
+            raise InvalidArgument(f"--early-stop {metric} ranks the links of a graph: use --data graph:PATH, or auc")
     return held_out
 
 

@@ -6,6 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import fmean
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
@@ -122,6 +126,36 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranking:
+    """How well a model of a graph predicts links, by the filtered ranks of true triples among corrupted ones.
+
+    Attributes:
+        mrr: mean reciprocal rank, over the tails and the heads of all triples.
+        hits_at_1: share of the ranks that are 1.
+        hits_at_3: share of the ranks up to 3.
+        hits_at_10: share of the ranks up to 10.
+
+    Example:
+        >>> esd.Ranking.of(np.array([[1.0, 4.0], [2.0, 20.0]]))
+        Ranking(mrr=0.45, hits_at_1=0.25, hits_at_3=0.5, hits_at_10=0.75)
+    """
+
+    mrr: float
+    hits_at_1: float
+    hits_at_3: float
+    hits_at_10: float
+
+    def __str__(self) -> str:
+        hits = f"{self.hits_at_1:.4f} / {self.hits_at_3:.4f} / {self.hits_at_10:.4f}"
+        return f"MRR {self.mrr:.4f}, Hits@1/3/10 {hits}"
+
+    @classmethod
+    def of(cls, ranks: NDArray[np.float64]) -> Self:
+        """Returns the figures of ranks of any shape, at least one, each from 1 on."""
+        return cls(float((1 / ranks).mean()), *(float((ranks <= most).mean()) for most in (1, 3, 10)))
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """One evaluation on held-out samples.
 
@@ -131,6 +165,7 @@ class Evaluation:
             its outputs; a model with a loss of its own has that loss under all labels.
         samples: names the held-out samples, in words that are the same for the same samples only, at most 1,000
             characters; empty if the driver does not name them.
+        ranking: of the links of a graph; None: the model is not of a graph.
 
     Example:
         >>> click = esd.Quality(loss=0.5, auc=0.7, normalised_entropy=0.9, calibration=1.0)
@@ -143,6 +178,7 @@ class Evaluation:
     iteration: int
     labels: tuple[Quality, ...]
     samples: str = ""
+    ranking: Ranking | None = None
 
     def __post_init__(self) -> None:
         if len(self.samples) > _LONGEST_NAME:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
+
 from esd.protos import dispatcher_pb2 as pb
-from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, Recovery, ShadowCost, WorkerState
+from esd.services.domain.state import (
+    Evaluation,
+    JobPhase,
+    JobState,
+    Quality,
+    Ranking,
+    Recovery,
+    ShadowCost,
+    WorkerState,
+)
 from esd.services.domain.sync import Figures, FlushedAhead, Staleness
 from esd.services.wire.enums import EnumCodec
 from esd.services.wire.jobs import decode_job, encode_job
@@ -86,12 +97,15 @@ def decode_state(message: pb.JobState) -> JobState:
 def encode_evaluation(evaluation: Evaluation) -> pb.Evaluation:
     """Encodes an evaluation on held-out samples."""
     labels = map(_encode_quality, evaluation.labels)
-    return pb.Evaluation(iteration=evaluation.iteration, labels=labels, samples=evaluation.samples)
+    ranking = None if evaluation.ranking is None else pb.Ranking(**asdict(evaluation.ranking))
+    return pb.Evaluation(iteration=evaluation.iteration, labels=labels, samples=evaluation.samples, ranking=ranking)
 
 
 def decode_evaluation(message: pb.Evaluation) -> Evaluation:
     """Decodes an evaluation. Raises InvalidArgument if it has no label, or too long a name of its samples."""
-    return Evaluation(message.iteration, tuple(map(_decode_quality, message.labels)), message.samples)
+    found = message.ranking
+    ranking = Ranking(*(getattr(found, each.name) for each in fields(Ranking))) if message.HasField("ranking") else None
+    return Evaluation(message.iteration, tuple(map(_decode_quality, message.labels)), message.samples, ranking)
 
 
 def _encode_quality(quality: Quality) -> pb.Quality:

@@ -54,7 +54,7 @@ async def test_a_server_that_is_away_while_rows_are_read_is_waited_for() -> None
         async def evaluate() -> float:
             if held_out.readings:
                 proxy.admit()
-            (quality,) = await evaluator.evaluate()
+            (quality,), _ = await evaluator.evaluate()
             return quality.loss
 
         assert await repeated(evaluate, 20.0, on=AWAY) > 0

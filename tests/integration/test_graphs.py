@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from numpy.typing import NDArray
 
+from esd.data.opening import open_data
 from esd.run.options import RunOptions
 from esd.run.prepare import prepare
 from esd.run.simulation import simulate_run
@@ -15,7 +20,7 @@ from esd.run.stream import global_batches
 from esd.services.domain.losses import Loss
 from esd.services.domain.tables import OptimizerKind
 from tests.support import training
-from tests.support.graphs import train_graph, write_graph
+from tests.support.graphs import SCORES, train_graph, write_graph
 from tests.support.models import distance
 
 BATCH = 64
@@ -66,6 +71,49 @@ def chosen(case: Cluster, graph: Path) -> RunOptions:
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_graph(tmp_path_factory.mktemp("graph"))
+
+
+def assert_ranks(found: Mapping[str, Any], rows: Sequence[NDArray[np.float32]], model: str, graph: Path) -> None:
+    """Ranks every held-out triple among all others, one by one."""
+    dataset = open_data(f"graph:{graph}?part=valid", 1024, seed=0)
+    known = {tuple(triple) for triple in (dataset.known % np.uint64(2**56)).tolist()}
+    held_out = np.concatenate([batch.by_field for batch in dataset]) % np.uint64(2**56)
+    entities, relations = (torch.from_numpy(each) for each in rows)
+    count, ranks = len(entities), []
+    for h, r, t in held_out.tolist():
+        of_tails = [(h, r, other) for other in range(count)]
+        of_heads = [(other, r, t) for other in range(count)]
+        for triples in (of_tails, of_heads):
+            at = torch.tensor(triples)
+            scores = SCORES[model](entities[at[:, 0]], relations[at[:, 1]], entities[at[:, 2]]).tolist()
+            own = scores[triples.index((h, r, t))]
+            others = [s for s, each in zip(scores, triples, strict=True) if each not in known]
+            ranks.append(1 + sum(s > own for s in others))
+    reciprocal = [1 / rank for rank in ranks]
+    assert found["mrr"] == pytest.approx(sum(reciprocal) / len(ranks), rel=1e-3)
+    for most in (1, 3, 10):
+        assert found[f"hits_at_{most}"] == pytest.approx(sum(rank <= most for rank in ranks) / len(ranks), abs=0.005)
+
+
+@pytest.mark.parametrize("model", ["complex", "transe"])
+def test_held_out_links_are_ranked_among_all_that_are_not_known(model: str, graph: Path, tmp_path: Path) -> None:
+    """At a checkpoint within the run and at the end; the run stops when the rank does not get better."""
+    case = Cluster("", model, 2, "negatives=30")
+    options = replace(
+        chosen(case, graph),
+        evaluate=f"graph:{graph}?part=valid",
+        evaluate_every=10,
+        early_stop="mrr:1",
+        epochs=40,
+        learning_rate=1e-6,
+    )
+    result = training.run(options, store="memory", out=tmp_path)
+    job = prepare(options).job
+    with np.load(tmp_path / "model.npz") as trained:
+        rows = [trained[f"{table.name}/rows"] for table in job.tables]
+    assert_ranks(result["held_out"], rows, model, graph)
+    assert result["iterations"] < 437  # of all epochs
+    assert result["evaluations"][0].keys() >= {"mrr", "hits_at_1", "hits_at_3", "hits_at_10"}
 
 
 @pytest.mark.parametrize("case", CLUSTERS, ids=lambda case: case.name)

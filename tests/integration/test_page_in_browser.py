@@ -18,7 +18,7 @@ from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.state import Evaluation, Quality
+from esd.services.domain.state import Evaluation, Quality, Ranking
 from esd.services.domain.sync import Bounded
 from testbed.free_port import free_port
 from tests.support.browser import Browser, chromium
@@ -147,10 +147,13 @@ async def test_it_fits_the_window(
     dispatcher: Dispatcher, browser: Browser, window: dict[str, Any], dark: bool, tmp_path: Path
 ) -> None:
     await run_to_the_end(dispatcher, JOB, [samples(640, job=JOB)])
-    await dispatcher.client.record_evaluations(JOB.name, [Evaluation(20, (Quality(0.5, 0.7, 0.9, 1.1, 0.6),))])
+    evaluated = Evaluation(20, (Quality(0.5, 0.7, 0.9, 1.1, 0.6),), ranking=Ranking(0.45, 0.25, 0.5, 0.75))
+    await dispatcher.client.record_evaluations(JOB.name, [evaluated])
     await browser.open(f"http://{dispatcher.page_address}/", dark=dark, **window)
     await browser.until(ALL_WORKERS)
     assert await browser.run("document.documentElement.scrollWidth") == window["width"]
+    links = await browser.run("document.querySelector('#held-out-table .verdict').innerText")
+    assert "MRR 0.4500, Hits@1 0.2500, Hits@3 0.5000, Hits@10 0.7500" in links
     cut_off = (
         "[...document.querySelectorAll('.tile, .card, td, h1, .pill')].filter(e => e.scrollWidth > e.clientWidth + 1)"
     )

@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToDict
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import DispatchOptions, JobSpec
 from esd.services.domain.reports import PhaseTimes, TransferCounts
-from esd.services.domain.state import Evaluation, Quality
+from esd.services.domain.state import Evaluation, Quality, Ranking
 from esd.services.wire.jobs import encode_job
 
 _FORMAT = 3
@@ -130,7 +130,9 @@ class Manifest:
 
 def _evaluation(saved: dict[str, Any]) -> Evaluation:
     labels = tuple(Quality(**label) for label in saved["labels"])
-    return Evaluation(saved["iteration"], labels, saved.get("samples", ""))  # earlier versions wrote no name
+    ranking = saved.get("ranking")
+    samples = saved.get("samples", "")  # earlier versions wrote no name
+    return Evaluation(saved["iteration"], labels, samples, None if ranking is None else Ranking(**ranking))
 
 
 def checksum(data: bytes) -> str:

@@ -10,7 +10,7 @@ import pytest
 from esd.dispatcher.service.state.evaluations import Evaluations
 from esd.dispatcher.service.state.manifest import Manifest
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, Quality
+from esd.services.domain.state import KEPT_EVALUATIONS, Evaluation, Quality, Ranking
 from esd.services.runtime.metrics import REGISTRY
 from esd.services.wire.state import decode_evaluation, encode_evaluation
 
@@ -51,12 +51,12 @@ def test_what_cannot_be_is_refused_and_nothing_is_added(refused: Evaluation, mes
 
 
 def test_checkpoints_and_calls_carry_them() -> None:
-    manifest = Manifest({}, evaluations=(at(10), at(20)))
+    recorded = (at(10), replace(at(20), ranking=Ranking(0.45, 0.25, 0.5, 0.75)))
     for found in (
-        Manifest.decode(manifest.encode()).evaluations,
-        map(decode_evaluation, map(encode_evaluation, (at(10), at(20)))),
+        Manifest.decode(Manifest({}, evaluations=recorded).encode()).evaluations,
+        map(decode_evaluation, map(encode_evaluation, recorded)),
     ):
-        assert [repr(each) for each in found] == [repr(at(10)), repr(at(20))]  # NaN is not equal to itself
+        assert [repr(each) for each in found] == [repr(each) for each in recorded]  # NaN is not equal to itself
 
 
 def test_prometheus_shows_the_latest_by_label() -> None:

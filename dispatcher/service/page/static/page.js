@@ -218,7 +218,9 @@ function showHeldOut({ labels, evaluations }) {
   $("held-out").hidden = !latest;
   if (!latest) return;
   $("held-out-hint").textContent = `Scored at iteration ${number(latest.iteration)}, never trained. Normalised entropy: 1 is guessing; calibration: 1 is right.`;
-  $("held-out-table").replaceChildren(byLabel(labels, latest.labels, () => null));
+  const { ranking } = latest;
+  $("held-out-table").replaceChildren(byLabel(labels, latest.labels, () => null), ranking === null ? "" : element("p", { class: "verdict" },
+    `Links of the graph, filtered: MRR ${fixed(ranking.mrr)}, Hits@1 ${fixed(ranking.hits_at_1)}, Hits@3 ${fixed(ranking.hits_at_3)}, Hits@10 ${fixed(ranking.hits_at_10)}.`));
 }
 
 /** A table of figures, a row for each label; below each figure its recent value from `recent`, if given. */
