@@ -100,7 +100,7 @@ class BalancedWorkloads:
         workloads: NDArray[np.int32],
         seconds: NDArray[np.float64],
         most: NDArray[np.float64],
-        fixed: NDArray[np.float64],
+        fixed: NDArray[np.float64] | None = None,
     ) -> NDArray[np.int32]:
         """Returns workloads, int32 [n], that make the workers' times more equal.
 
@@ -108,8 +108,9 @@ class BalancedWorkloads:
             workloads: int32 [n], the workloads of one assignment.
             seconds: float64 [n], the workers' times under this assignment.
             most: float64 [n], upper limits, with a sum of at least k.
-            fixed: float64 [n], the part of these times that no workload changes.
+            fixed: float64 [n], the part of these times that no workload changes; None: none.
         """
+        fixed = np.zeros_like(seconds) if fixed is None else fixed
         positive = _positive(seconds - fixed)
         wanted = np.maximum(float(np.mean(positive + fixed)) - fixed, _LEAST_SHARE * positive)
         factors = (wanted / positive) ** (1 / _ELASTICITY)
