@@ -12,6 +12,7 @@ import pytest
 from esd.protos import common_pb2, dispatcher_pb2_grpc
 from esd.protos import dispatcher_pb2 as pb
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.clients.traffic import Traffic
 from esd.services.domain.errors import InvalidArgument, StaleEpoch, Unavailable
 from esd.services.domain.plans import IterationPlan, Membership
 from esd.services.domain.reports import FailureReport, Lease
@@ -47,6 +48,37 @@ async def read_until_answered(call: Any, sequence: int, plans: list[Any]) -> lis
         if response.received >= sequence:
             break
     return refusals
+
+
+class GatedLink(Traffic):
+    """Holds back what arrives until it is opened, and keeps the sizes of the parts."""
+
+    chunk_bytes = 32
+
+    def __init__(self) -> None:
+        self.opened, self.asked = asyncio.Event(), asyncio.Event()
+        self.parts: list[int] = []
+        self.counted = 0
+
+    def received(self, **sizes: int) -> None:
+        self.counted += sizes["plans"]
+
+    async def receive(self, size: int) -> None:
+        self.parts.append(size)
+        self.asked.set()
+        await self.opened.wait()
+
+
+async def test_messages_to_a_worker_pass_its_link(dispatcher: Dispatcher) -> None:
+    worker, _ = await two_workers(dispatcher)
+    link = GatedLink()
+    async with asyncio.timeout(60), dispatcher.client.attend_here(worker.held, traffic=link) as attendance:
+        following = asyncio.ensure_future(anext(attendance))
+        await link.asked.wait()
+        assert not following.done()
+        link.opened.set()
+        assert isinstance(await following, Membership)
+    assert sum(link.parts) == link.counted > max(link.parts) == link.chunk_bytes
 
 
 async def test_bad_messages_are_refused_one_by_one_between_good_ones(dispatcher: Dispatcher) -> None:
