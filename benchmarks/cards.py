@@ -1,9 +1,9 @@
 """Ways to sum dense gradients where each worker has one network card: `python -m benchmarks.cards` (root).
 
 Rows, plans, samples and dense gradients of a worker share its link, as on real machines. Services run as in a cluster,
-each worker in a network namespace of its own, and the kernel holds the links to their speeds. Every way trains the same
-samples in turn. Prints iterations per second, the bytes that the kernel counted at each card and the bytes that the
-workers counted, and the figures of the model.
+each worker in a network namespace of its own, and the kernel holds the links to their speeds; or, to compare, the
+workers do. Every way trains the same samples in turn. Prints iterations per second, the bytes that the kernel counted
+at each card and the bytes that the workers counted, and the figures of the model.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ _DISPATCHER, _SERVER = 50051, 50052  # ports in a namespace of their own
 _WAITS = ("plan_wait", "push", "pull", "all_reduce")
 _LONGEST_RUN = 1800.0  # seconds
 _LONGEST_END = 20.0
+KERNEL, WORKERS = "kernel", "workers"  # which hold the links to their speeds
+_FASTEST = 125e6  # bytes per second of a card where the workers hold their links
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Measured:
 
     Attributes:
         dense: the way to sum dense gradients.
+        held_by: `kernel` or `workers`, which hold the links to their speeds.
         iterations_per_second: by the dispatcher, from the first plan on.
         sent: bytes per iteration that each worker's card sent.
         received: bytes per iteration that each worker's card received.
@@ -50,6 +54,7 @@ class Measured:
     """
 
     dense: str
+    held_by: str
     iterations_per_second: float
     sent: list[int]
     received: list[int]
@@ -62,11 +67,13 @@ class Measured:
     loss: float
 
 
-def measure(options: argparse.Namespace, dense: str, logs: Path) -> Measured:
+def measure(options: argparse.Namespace, dense: str, held_by: str, logs: Path) -> Measured:
     """Trains once, and returns the figures."""
     speeds = parse_links(options.links, options.workers)
     cable = Cable(options.round_trip / 1000, options.lose_one_in, options.congestion)
-    with machines(speeds, cable) as (hub, workers), _services(hub, workers, speeds, options.cache_rows, logs):
+    cards = speeds if held_by == KERNEL else [_FASTEST] * len(speeds)
+    shaping = "--no-shape-link" if held_by == KERNEL else "--shape-link"
+    with machines(cards, cable) as (hub, workers), _services(hub, workers, speeds, shaping, options.cache_rows, logs):
         before = [machine.carried(hub) for machine in workers]
         result = _train(hub, options, dense)
         after = [machine.carried(hub) for machine in workers]
@@ -85,7 +92,7 @@ def measure(options: argparse.Namespace, dense: str, logs: Path) -> Measured:
     round_trips = round(waited / options.round_trip, 2) if options.round_trip else 0.0
     speed, auc, loss = (result[figure] for figure in ("iterations_per_second", "auc", "loss"))
     return Measured(
-        dense, speed, sent, received, counted_sent, counted_received, share, phase_ms, round_trips, auc, loss
+        dense, held_by, speed, sent, received, counted_sent, counted_received, share, phase_ms, round_trips, auc, loss
     )
 
 
@@ -96,7 +103,7 @@ def _counted(result: dict[str, Any], direction: str, iterations: int) -> dict[st
 
 @contextmanager
 def _services(
-    hub: Machine, workers: Sequence[Machine], speeds: Sequence[float], cache_rows: int, logs: Path
+    hub: Machine, workers: Sequence[Machine], speeds: Sequence[float], shaping: str, cache_rows: int, logs: Path
 ) -> Iterator[None]:
     """Runs a parameter server and a dispatcher at the switch, and the workers; returns when all are ready."""
     with ExitStack() as stack:
@@ -113,7 +120,7 @@ def _services(
         for machine, speed in zip(workers, speeds, strict=True):
             name = f"worker-{machine.address}"
             places = ("--listen", f"{machine.address}:0", "--dispatcher", f"{hub.address}:{_DISPATCHER}")
-            link = ("--link", repr(speed), "--no-shape-link", "--cache-rows", str(cache_rows), "--peer-timeout", "300")
+            link = ("--link", repr(speed), shaping, "--cache-rows", str(cache_rows), "--peer-timeout", "300")
             serve(machine, name, "worker", "--name", name, *places, *link)
         for name, process in started.items():
             if '"ready"' not in process.stdout.readline():  # type: ignore[union-attr] # it is a pipe
@@ -150,6 +157,7 @@ def main() -> None:
     parser.add_argument("--congestion", default="", help="congestion control of TCP; default: the kernel's")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--dense", nargs="+", default=["all-reduce", "server", "low-rank:8"])
+    parser.add_argument("--held-by", nargs="+", choices=[KERNEL, WORKERS], default=[KERNEL])
     parser.add_argument("--mechanism", default="joint")
     parser.add_argument("--data", default="flights")
     parser.add_argument("--dim", type=int, default=128)
@@ -160,8 +168,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as logs:
         for _ in range(options.turns):
-            for dense in options.dense:
-                print(json.dumps(asdict(measure(options, dense, Path(logs)))), flush=True)
+            for dense, held_by in product(options.dense, options.held_by):
+                print(json.dumps(asdict(measure(options, dense, held_by, Path(logs)))), flush=True)
 
 
 if __name__ == "__main__":

@@ -165,6 +165,8 @@ def e2e(
     ] = "random,laia,esd,joint",
     workers: opt.Workers = 4,
     links: opt.Links = "100m,100m,10m,10m",
+    lan: opt.Lan = None,
+    dense: opt.DenseSumOption = "all-reduce",
     batch: opt.Batch = 64,
     dim: opt.Dim = 128,
     cache_ratio: opt.CacheRatio = 0.08,
@@ -184,6 +186,8 @@ def e2e(
     options = RunOptions(
         workers=workers,
         links=links,
+        lan=lan,
+        dense_sum=dense,
         batch=batch,
         dim=dim,
         cache_ratio=cache_ratio,

@@ -107,6 +107,7 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
                 worker_links=chosen.bandwidths(),
                 cache_rows=[cache_rows] * chosen.workers,
                 logs=logs,
+                lan=chosen.lan_bandwidth(),
                 decision_log=decisions,
             ) as cluster,
             AsyncDispatcherClient(cluster.dispatcher.address) as client,
