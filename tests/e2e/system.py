@@ -22,12 +22,15 @@ from esd.services.domain.tables import OptimizerKind
 from tests.e2e.compose import Project, docker, inspect, wait_until
 from tests.support.reference import TrainedModel, train_reference
 
-# The rows of the demo. With SGD, since Adagrad's first steps have the same length whatever the gradient: where that is
+# With SGD, since Adagrad's first steps have the same length whatever the gradient: where that is
 # rounding noise, two orders of summation take opposite ones (docs/semantics.md, "Optimizers").
 # Links are slow enough to set the pace on a busy machine with two cores, which all containers share.
 TRAINED: RunOptions = replace(
     DEMO,
     links="50m,50m,5m,5m",
+    dim=128,
+    hidden="16",
+    dense_sum="all-reduce",
     iterations=120,
     optimizer=OptimizerKind.SGD,
     learning_rate=0.05,
@@ -40,6 +43,7 @@ def train_options(mechanism: str) -> str:
     """The driver's options for the run above under a mechanism."""
     return (
         f"--data {TRAINED.data} --model {TRAINED.model} --batch {TRAINED.batch} --dim {TRAINED.dim}"
+        f" --hidden {TRAINED.hidden} --dense {TRAINED.dense_sum}"
         f" --optimizer {TRAINED.optimizer.value} --lr {TRAINED.learning_rate} --iterations {TRAINED.iterations}"
         f" --mechanism {mechanism}"
     )
