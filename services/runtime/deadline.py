@@ -103,7 +103,7 @@ async def each_within(stream: Any, seconds: float) -> AsyncIterator[Any]:
                 message = await stream.read()
         except TimeoutError:
             raise DeadlineExceeded(f"the next part of an answer has not come within {seconds:g} s") from None
-        if message is grpc.aio.EOF:  # type: ignore[attr-defined]  # not in the stubs
+        if message is grpc.aio.EOF:  # type: ignore[attr-defined]  # missing in the stubs only
             return
         yield message
 
