@@ -159,7 +159,7 @@ def measure(arguments: argparse.Namespace, place: Path) -> dict[str, Any]:
         command = [
             *(sys.executable, "-m", "esd.cli", "train", "--data", str(data / "*.parquet")),
             *("--schema", str(data / "fresh.toml"), "--workers", str(WORKERS), "--batch", str(BATCH)),
-            *("--dim", str(arguments.dim), *store, "--out", str(out), "--json"),
+            *("--dim", str(arguments.dim), *store, "--out", str(out), "--no-graphs", "--json"),
         ]
         begun = time.monotonic()
         log = stack.enter_context((place / "log").open("w+"))
@@ -182,14 +182,14 @@ def measure(arguments: argparse.Namespace, place: Path) -> dict[str, Any]:
         log.seek(0)
         result = json.loads(log.read().splitlines()[-1]) if process.returncode == 0 else {}
         disk = sum(path.stat().st_size for path in kept.rglob("*") if path.is_file())
-    model = out / "model.npz"
+    model = [path.stat().st_size for path in (out / "model").rglob("*") if path.is_file()]
     return {
         "store": arguments.store,
         "ids": samples * FIELDS,
         "dim": arguments.dim,
         "exit_code": process.returncode,
         "stopped_for_memory": stopped,
-        "model_bytes": model.stat().st_size if model.exists() else 0,
+        "model_bytes": sum(model),
         "seconds": seconds,
         "iterations": result.get("iterations"),
         "recoveries": result.get("recoveries"),

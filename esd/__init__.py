@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from esd.data.schema import Id, IdList, Schema, TableOptions
+    from esd.fitted import Run
     from esd.hybrid import hybrid_dis
+    from esd.local import LocalCluster
+    from esd.model.trained import TrainedModel, load
     from esd.services.clients.checkpoints import CheckpointClient
     from esd.services.clients.dispatcher import DispatcherClient
     from esd.services.clients.dispatcher_async import AsyncDispatcherClient
@@ -72,7 +75,6 @@ if TYPE_CHECKING:
     from esd.worker.models.inputs import Jagged, ModelInputs, SharedLists
     from esd.worker.models.model import Model
     from esd.worker.training.step import Step
-    from esd.worker.training.trained import TrainedModel
 
     __version__: str
 
@@ -106,6 +108,7 @@ __all__ = [
     "LaiaOptions",
     "LaiaReading",
     "Lease",
+    "LocalCluster",
     "Loss",
     "MechanismOptions",
     "Membership",
@@ -128,6 +131,7 @@ __all__ = [
     "Reload",
     "RowClient",
     "RowLimitPolicy",
+    "Run",
     "SampleBatch",
     "Schedule",
     "Schema",
@@ -150,6 +154,7 @@ __all__ = [
     "errors",
     "hybrid_dis",
     "in_table",
+    "load",
     "parse_dense_sum",
     "parse_sync",
     "read",
@@ -188,6 +193,8 @@ _MODULES = {
     "LaiaOptions": "esd.services.domain.mechanisms",
     "LaiaReading": "esd.services.domain.mechanisms",
     "Lease": "esd.services.domain.reports",
+    "load": "esd.model.trained",
+    "LocalCluster": "esd.local",
     "Loss": "esd.services.domain.losses",
     "MechanismOptions": "esd.services.domain.mechanisms",
     "Membership": "esd.services.domain.plans",
@@ -213,6 +220,7 @@ _MODULES = {
     "Reload": "esd.services.domain.plans",
     "RowClient": "esd.services.clients.rows",
     "RowLimitPolicy": "esd.services.domain.jobs",
+    "Run": "esd.fitted",
     "SampleBatch": "esd.services.domain.batches",
     "Schedule": "esd.services.domain.schedules",
     "Schema": "esd.data.schema",
@@ -223,7 +231,7 @@ _MODULES = {
     "TableClient": "esd.services.clients.tables",
     "TableOptions": "esd.data.schema",
     "TableSpec": "esd.services.domain.tables",
-    "TrainedModel": "esd.worker.training.trained",
+    "TrainedModel": "esd.model.trained",
     "TransferCounts": "esd.services.domain.reports",
     "Transfers": "esd.services.domain.plans",
     "WatchedPlans": "esd.services.domain.watched",

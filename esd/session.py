@@ -62,7 +62,7 @@ class Session(WorkerSession):
         ...     losses = torch.nn.functional.binary_cross_entropy_with_logits(outputs, step.labels, reduction="none")
         ...     step.backward(losses, scores=outputs.sigmoid())
         ...     step.optimise()
-        >>> job = replace(esd.TrainedModel.load("model.npz").job, parameter_servers=("127.0.0.1:50052",))
+        >>> job = replace(esd.load("model").job, parameter_servers=("127.0.0.1:50052",))
         >>> samples = esd.read("events.csv", esd.Schema("clicked", ids=("user", "item"), dense=("price",)))
         >>> net = torch.nn.Linear(2 * 4 + 1, 1)
         >>> worker = {"name": "edge-1", "link": "10m", "cache_rows": 100}

@@ -41,6 +41,7 @@ def _keep_traceback(wanted: bool) -> None:
 # The line of each subcommand in `esd --help`, which is the first of its own help; its file has its name.
 COMMANDS = {
     "train": "Trains a model: all services as processes of this machine, no Docker, Redis or GPU needed.",
+    "predict": "Scores Parquet, Arrow or CSV files by a trained model, without torch, row by row in their order.",
     "simulate": "Simulates a run: the same decisions and operations, without network and tensors.",
     "plan": "Recommends samples and cached rows per worker, a policy and rows to replicate: profiles, measures, "
     "simulates.",

@@ -289,8 +289,18 @@ Out = Annotated[
     typer.Option(
         "--out",
         file_okay=False,
-        help="Directory for the trained model (model.npz), the page and the history of the run (page.html, "
+        help="Directory for the trained model (the folder model), the page and the history of the run (page.html, "
         "history.jsonl), and the logs.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Graphs = Annotated[
+    bool | None,
+    typer.Option(
+        "--graphs/--no-graphs",
+        help="Whether the model's folder gets its computation as torch.export (model.pt2) and ONNX (model.onnx), which "
+        "takes some seconds. With --graphs a file that cannot be made is an error.",
+        show_default="as far as possible, with a warning",
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -58,6 +58,7 @@ def command(
     seeds: SeedsOption = 1,
     as_json: opt.Json = False,
     out: opt.Out = None,
+    graphs: opt.Graphs = None,
 ) -> None:
     """Trains a model: all services as processes of this machine, no Docker, Redis or GPU needed.
 
@@ -74,7 +75,7 @@ def command(
 
     def train_once(chosen: RunOptions, table: str | None, out: Path | None) -> Result:
         if dispatcher is not None and parameter_servers is not None:
-            return _train_attached(chosen, dispatcher, parameter_servers, table, continue_from, out)
+            return _train_attached(chosen, dispatcher, parameter_servers, table, continue_from, out, graphs)
         kept = store not in ("memory", valkey.STORE) or checkpoint_dir is not None
         resumed_by = (lambda _: "the same command") if kept else None
         with ShownRun(chosen.mechanism, resumed_by) as shown:
@@ -90,6 +91,7 @@ def command(
                 shadows=None if shadows is None else split_mechanisms(shadows),
                 device=device,
                 continue_from=continue_from,
+                graphs=graphs,
             )
             return run_until_stopped(work).result()
 
@@ -111,6 +113,7 @@ def _train_attached(
     table: str | None,
     continue_from: str | None,
     out: Path | None,
+    graphs: bool | None,
 ) -> Result:
     named = table is not None or continue_from is not None
 
@@ -126,6 +129,7 @@ def _train_attached(
             table=table,
             continue_from=continue_from,
             out=out,
+            graphs=graphs,
             credentials=Credentials.load(),
         )
         return run_until_stopped(work).result()

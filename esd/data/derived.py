@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.data.dataset import Dataset, known_triples_of, negatives_of, table_options_of
+from esd.data.schema import Schema
 
 
 class DerivedDataset:
@@ -30,6 +31,11 @@ class DerivedDataset:
     def known(self) -> NDArray[np.uint64] | None:
         """The true triples of the source, if it is a graph."""
         return known_triples_of(self._source)
+
+    @property
+    def schema(self) -> Schema | None:
+        """The description of the source's columns; None if it has none."""
+        return getattr(self._source, "schema", None)
 
     @property
     def skipped(self) -> int:

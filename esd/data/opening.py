@@ -14,6 +14,7 @@ from esd.data.readers.graph import GraphDataset
 from esd.data.readers.synthetic import SyntheticDataset
 from esd.data.readers.taobao import TaobaoDataset
 from esd.data.readers.text_sources import AVAZU, CRITEO, CRITEO_SEARCH, movielens
+from esd.data.schema import Schema
 from esd.data.schema_file import read_schema
 from esd.services.domain.errors import InvalidArgument, NotFound
 from esd.services.runtime.extras import is_missing
@@ -22,7 +23,13 @@ BUILT_IN = "comes with ESD"
 
 
 def open_data(
-    uri: str, batch_size: int, *, seed: int, skip_bad: int = 0, data_dir: Path | None = None, schema: Path | None = None
+    uri: str,
+    batch_size: int,
+    *,
+    seed: int,
+    skip_bad: int = 0,
+    data_dir: Path | None = None,
+    schema: Path | Schema | None = None,
 ) -> Dataset:
     """Opens a data set.
 
@@ -33,7 +40,7 @@ def open_data(
         seed: decides the samples of synthetic streams; the other data sets do not depend on it.
         skip_bad: malformed records of a file that are skipped and counted before one is an error.
         data_dir: where relative paths start; default: the working directory.
-        schema: the file that describes the columns of tables.
+        schema: the columns of tables, or the file that describes them.
 
     Raises:
         NotFound: a package that reads the file is not installed.
@@ -45,7 +52,8 @@ def open_data(
         raise InvalidArgument(f"--skip-bad is {skip_bad}, it must be at least 0")
     folder = data_dir or Path()
     if schema is not None:
-        table: Dataset = table_reader().TableDataset(uri, read_schema(schema), batch_size, skip_bad, folder)
+        described = read_schema(schema) if isinstance(schema, Path) else schema
+        table: Dataset = table_reader().TableDataset(uri, described, batch_size, skip_bad, folder)
         return table
     name, _, argument = uri.partition(":")
     request = ReadRequest(name, argument, batch_size, seed, skip_bad, folder)

@@ -42,12 +42,22 @@ class EarlyStop:
         return cls(metric, int(patience))
 
     def stops(self, evaluation: Evaluation) -> bool:
-        """Takes an evaluation in, and tells whether the run is to end."""
-        figure: float = getattr(evaluation.ranking if self.metric in RANKING else evaluation.quality, self.metric)
-        best = self.best[0]
-        better = figure < best if _SMALLER_IS_BETTER[self.metric] else figure > best
-        if better or math.isnan(best):
+        """Counts an evaluation, and returns whether the run must end."""
+        figure = figure_of(self.metric, evaluation)
+        if is_better(self.metric, figure, self.best[0]):
             self.best, self._without = (figure, evaluation.iteration), 0
         else:
             self._without += 1
         return self._without >= self.patience
+
+
+def figure_of(metric: str, evaluation: Evaluation) -> float:
+    """Returns the figure of an evaluation that a metric names."""
+    figure: float = getattr(evaluation.ranking if metric in RANKING else evaluation.quality, metric)
+    return figure
+
+
+def is_better(metric: str, figure: float, best: float) -> bool:
+    """Returns whether a figure is better than the best one so far, NaN before the first one."""
+    better = figure < best if _SMALLER_IS_BETTER[metric] else figure > best
+    return better or math.isnan(best)

@@ -95,7 +95,7 @@ class Evaluator:
             InvalidArgument: a held-out sample is malformed, or there is none; or the model takes too long.
             Unavailable: a parameter server is away.
         """
-        of_labels, count = [_OfLabel() for _ in self._job.labels], 0
+        of_labels, count = [OfLabel() for _ in self._job.labels], 0
         async with AsyncExitStack() as stack:
             servers = [
                 await stack.enter_async_context(ParameterServerConnection(address, credentials=self._credentials))
@@ -144,8 +144,8 @@ class Evaluator:
             raise InvalidArgument(f"{what} for longer than {limit:g} s, which is the limit") from None
 
 
-class _OfLabel:
-    """The figures of one label over all held-out samples."""
+class OfLabel:
+    """Collects the figures of one label over all held-out samples."""
 
     def __init__(self) -> None:
         self._histogram = ScoreHistogram()
@@ -162,6 +162,7 @@ class _OfLabel:
             self._grouped.append((groups, bins, classes))
 
     def quality(self, samples: int) -> Quality:
+        """Returns the figures of all samples, of which there are so many."""
         return self._histogram.scores().quality(self._loss_sum, samples, mean_gauc(self._grouped))
 
 

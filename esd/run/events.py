@@ -419,6 +419,24 @@ class RecordKept:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphsNotWritten:
+    """A model was exported without a file of its computation.
+
+    Attributes:
+        model: its name.
+        files: the missing ones.
+        reason: why they could not be made.
+    """
+
+    model: str
+    files: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"warning: model {self.model!r} is exported without {' and '.join(self.files)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class RecordNotKept:
     """The page of the run and its history could not be written.
 
@@ -472,6 +490,7 @@ Event: TypeAlias = (
     | HotBatchesMade
     | RecordKept
     | RecordNotKept
+    | GraphsNotWritten
     | Ended
 )
 Listener: TypeAlias = Callable[[Event], object]

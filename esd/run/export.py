@@ -1,114 +1,154 @@
-"""Writes a trained model to a file that numpy reads."""
+"""Writes a trained model from the parameter servers to a folder."""
 
 from __future__ import annotations
 
 import asyncio
-import io
-import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import platform
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from safetensors.numpy import save
 
-from esd.run.sorted_rows import SortedRows
+from esd.data.schema import Schema
+from esd.model.files import CONFIG, FORMAT, HISTORY, MLMODEL, SCHEMA, FolderWriter, HashedFile, new_folder
+from esd.model.mlflow import mlmodel_text
+from esd.model.schema_text import schema_text
+from esd.model.sorted_rows import SortedRows
+from esd.model.table import write_table
+from esd.run.events import Listener, ignore
+from esd.run.graphs import write_graphs
 from esd.services.clients.checkpoints import CheckpointClient, StoredState
 from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.clients.tables import TableClient
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
+from esd.services.domain.rows import RowBlock
 from esd.services.domain.tables import TableSpec
 from esd.services.domain.versions import trainings
 from esd.services.runtime.security import PLAINTEXT, Credentials
-from esd.services.runtime.whole_files import make_folder, write_whole
-from esd.services.wire.trained_models import describe_model
+from esd.services.wire.trained_models import PARAMETERS, dense_arrays, describe_model
 
 _TIMEOUT_SECONDS = 600.0
+_LOOKED_UP_ROWS = 16_384  # at a time, at a checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
-    """An array of a file, in parts that follow each other along the first axis."""
+class Lineage:
+    """Where a model comes from, as far as its exporter knows.
 
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    parts: Iterable[NDArray[Any]]
+    Attributes:
+        schema: of the trained samples.
+        options: of the run, as plain values.
+        figures: the result of the run.
+        history: lines of the figures over the iterations, as `esd.run.record.history_of` yields them.
+    """
+
+    schema: Schema | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[Mapping[str, Any]] = ()
 
 
-async def export_model(job: JobSpec, path: Path, credentials: Credentials = PLAINTEXT) -> None:
-    """Collects a trained model from the parameter servers, after all caches were flushed.
+async def export_model(
+    job: JobSpec,
+    path: Path,
+    credentials: Credentials = PLAINTEXT,
+    listener: Listener = ignore,
+    *,
+    lineage: Lineage = Lineage(),
+    checkpoint: int = 0,
+    graphs: bool | None = None,
+) -> None:
+    """Collects a trained model from the parameter servers into a folder (esd.model.files).
 
-    The file holds `ids` uint64 [R] ascending, `rows` float32 [R, D], `versions` int64 [R], how often each row was
-    trained in its present life, and each dense parameter as `dense/NAME`. With several tables the first three are there
-    for each of them, as `TABLE/ids` and so on. `model` is a text that describes the model with its features, labels and
-    tables (services/wire/trained_models.py).
+    The rows are streamed, so that memory does not grow with the tables; while they are sorted they take their room on
+    the disk twice. Without a checkpoint all caches must have been flushed.
 
-    Memory holds a part of the rows, however many there are, and the folder of the file has room for the rows twice
-    while it is written.
+    Args:
+        job: that has trained the model.
+        path: the folder; a former model there stays until the new one is whole.
+        credentials: for the parameter servers.
+        listener: gets `GraphsNotWritten`.
+        lineage: where the model comes from.
+        checkpoint: a kept checkpoint, of which the model is; 0: the latest values. Rows that the tables have forgotten
+            since then are missing.
+        graphs: whether `model.pt2` and `model.onnx` are made; None: they are, as far as that is possible.
 
     Raises:
-        FailedPrecondition: the rows differ from the job's last checkpoint; the store has lost or changed some.
-        OSError: the file cannot be written.
+        FailedPrecondition: the rows differ from the job's last checkpoint, since the store has lost or changed some; or
+            a graph is required and cannot be made.
+        NotFound: the checkpoint is not kept.
+        InvalidArgument: the path names something else than a model.
     """
-    make_folder(path.parent)
-    async with AsyncExitStack() as stack:
-        servers = [
-            await stack.enter_async_context(
-                ParameterServerConnection(address, timeout=_TIMEOUT_SECONDS, credentials=credentials)
-            )
-            for address in job.parameter_servers
-        ]
-        arrays: dict[str, _Parts] = {"model": _whole(np.array(describe_model(job)))}
-        for table in job.tables:
-            prefix = f"{table.name}/" if len(job.tables) > 1 else ""
-            rows = stack.enter_context(SortedRows(table.dimension, path.parent))
-            await _collect(table, servers, rows)
-            arrays |= {prefix + name: parts for name, parts in _columns_of(rows).items()}
-        dense = await TableClient(servers, job.table).get_dense()
-        with np.load(io.BytesIO(dense), allow_pickle=False) as parameters:
-            arrays |= {f"dense/{name}": _whole(values) for name, values in parameters.items()}
-        await asyncio.to_thread(write_whole, path, lambda file: _write_arrays(file, arrays))
+    with new_folder(path) as folder:
+        async with AsyncExitStack() as stack:
+            servers = [
+                await stack.enter_async_context(
+                    ParameterServerConnection(address, timeout=_TIMEOUT_SECONDS, credentials=credentials)
+                )
+                for address in job.parameter_servers
+            ]
+            for table in job.tables:
+                with SortedRows(table.dimension, folder.path) as rows:
+                    await _collect(table, servers, checkpoint, rows)
+                    await asyncio.to_thread(write_table, folder, table, rows)
+            dense = await TableClient(servers, job.table).get_dense(checkpoint=checkpoint)
+        arrays = {name: np.ascontiguousarray(values) for name, values in dense_arrays(dense).items()}
+        folder.write(PARAMETERS, save(arrays))
+        await _finish(folder, job, lineage, checkpoint, graphs, listener)
 
 
-def _whole(values: NDArray[Any]) -> _Parts:
-    return _Parts(values.shape, values.dtype, [values])
+async def complete_model(
+    job: JobSpec, path: Path, checkpoint: int, lineage: Lineage, graphs: bool | None, listener: Listener
+) -> None:
+    """Gives a model's folder, whose model is of a checkpoint, graphs and lineage; arguments as of `export_model`."""
+    with new_folder(path) as folder:
+        folder.take(path)
+        await _finish(folder, job, lineage, checkpoint, graphs, listener)
 
 
-def _columns_of(rows: SortedRows) -> dict[str, _Parts]:
-    """Returns the arrays of a table, in the order of its ids."""
-    columns = {name: _Parts(*shape, rows.column(name)) for name, shape in rows.shapes.items()}
-    versions = columns["versions"]
-    return columns | {"versions": _Parts(versions.shape, versions.dtype, map(trainings, versions.parts))}
+async def _finish(
+    folder: FolderWriter,
+    job: JobSpec,
+    lineage: Lineage,
+    checkpoint: int,
+    graphs: bool | None,
+    listener: Listener,
+) -> None:
+    if graphs is not False:
+        for name in await write_graphs(job, folder.path, listener, required=graphs is True):
+            folder.add(name)
+    _write_lineage(folder, job, lineage, checkpoint)
 
 
-def _write_arrays(file: BinaryIO, arrays: Mapping[str, _Parts]) -> None:
-    """Writes arrays as numpy.savez does, without a whole one in memory."""
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                header = {
-                    "descr": np.lib.format.dtype_to_descr(array.dtype),
-                    "fortran_order": False,
-                    "shape": array.shape,
-                }
-                np.lib.format.write_array_header_1_0(member, header)
-                for part in array.parts:
-                    member.write(np.ascontiguousarray(part).tobytes())
-
-
-async def _collect(table: TableSpec, servers: Sequence[ParameterServerConnection], rows: SortedRows) -> None:
+async def _collect(
+    table: TableSpec, servers: Sequence[ParameterServerConnection], checkpoint: int, rows: SortedRows
+) -> None:
     """Reads all rows of a table."""
     for index, server in enumerate(servers):
         stored = await CheckpointClient(server, table).get_checkpoint()
-        scanned = trained = 0
-        async for block in TableClient([server], table).scan():
-            scanned += len(block)
+        client = TableClient([server], table)
+        count = trained = 0
+        async for block in client.scan():
+            count += len(block)
             trained += int(trainings(block.versions).sum())
-            await asyncio.to_thread(rows.add, block)
-        _check_complete(index, stored, scanned, trained)
+            if not checkpoint:
+                await asyncio.to_thread(rows.add, block)
+                continue
+            for piece in block.pieces(_LOOKED_UP_ROWS):
+                versions, values = await client.look_up(piece.ids, checkpoint=checkpoint)
+                there = versions > 0
+                await asyncio.to_thread(rows.add, RowBlock(piece.ids, versions, values)[there])
+        if not checkpoint:
+            _check_complete(index, stored, count, trained)
 
 
 def _check_complete(shard: int, stored: StoredState, rows: int, trained: int) -> None:
@@ -122,3 +162,41 @@ def _check_complete(shard: int, stored: StoredState, rows: int, trained: int) ->
             "changed rows, so nothing is exported; `esd checkpoint verify` tells which checkpoints are whole, and "
             "`esd checkpoint restore` goes back to one"
         )
+
+
+def _write_lineage(folder: FolderWriter, job: JobSpec, lineage: Lineage, checkpoint: int) -> None:
+    if lineage.schema is not None:
+        folder.write(SCHEMA, schema_text(lineage.schema).encode())
+    config = {
+        "format": FORMAT,
+        "model": describe_model(job),
+        "data": job.stream,
+        "checkpoint": checkpoint,
+        "versions": _versions(),
+        "options": lineage.options,
+        "figures": lineage.figures,
+    }
+    folder.write(CONFIG, (json.dumps(config, indent=1, default=str) + "\n").encode())
+    folder.write(MLMODEL, mlmodel_text().encode())
+    if lineage.history and find_spec("pyarrow") is not None:
+        with folder.open(HISTORY) as file:
+            _write_history(file, lineage.history)
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name, package in (("esd", "esd-train"), ("numpy", "numpy"), ("torch", "torch"), ("onnx", "onnx")):
+        try:
+            found[name] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _write_history(file: HashedFile, lines: Sequence[Mapping[str, Any]]) -> None:
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    names = dict.fromkeys(name for line in lines for name in line)
+    table = arrow.Table.from_pylist([{name: line.get(name) for name in names} for line in lines])
+    sink = arrow.BufferOutputStream()
+    parquet.write_table(table, sink)
+    file.write(sink.getvalue().to_pybytes())

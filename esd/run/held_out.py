@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from esd.run.early_stop import EarlyStop
@@ -45,6 +45,7 @@ class HeldOut:
         early_stop: ends the run; None: nothing does.
         listener: gets each evaluation, and why one is missing.
         name: names the samples; empty: an earlier driver's samples are not compared with them.
+        evaluated: is called with each evaluation at a checkpoint, and ends before the checkpoint may be dropped.
 
     Attributes:
         evaluations: those that were made, in order; also by an earlier driver of the job.
@@ -61,6 +62,7 @@ class HeldOut:
         early_stop: EarlyStop | None,
         listener: Listener = ignore,
         name: str = "",
+        evaluated: Callable[[Evaluation], Awaitable[None]] | None = None,
     ) -> None:
         self.evaluations: list[Evaluation] = []
         self.stopped = False
@@ -72,6 +74,7 @@ class HeldOut:
         self._early_stop = early_stop
         self._listener = listener
         self._name = name
+        self._evaluated = evaluated
         self._done = job.first_iteration  # the evaluations up to this iteration are made, or are given up
         self._running: asyncio.Task[None] | None = None
         self._recording: asyncio.Task[None] | None = None
@@ -188,6 +191,8 @@ class HeldOut:
             # Before the stream goes on: so the next checkpoint but one has it, and a driver that is started again there
             # finds the two before it, which it can evaluate.
             await self._record(self.evaluations[-1:])
+            if self._evaluated is not None:
+                await self._evaluated(self.evaluations[-1])
             self._stop_if_no_better()
         finally:
             self._changed.set()
@@ -238,10 +243,12 @@ async def watched(
     credentials: Credentials = PLAINTEXT,
     listener: Listener = ignore,
     name: str = "",
+    evaluated: Callable[[Evaluation], Awaitable[None]] | None = None,
 ) -> AsyncIterator[HeldOut | None]:
     """Makes the evaluations of a job that these options ask for, on these samples; None if there are none.
 
-    The name of the samples is compared with the name of an earlier driver's samples, unless it is empty.
+    The name of the samples is compared with the name of an earlier driver's samples, unless it is empty. `evaluated` is
+    as of HeldOut.
 
     Raises:
         NotFound, InvalidArgument: the model cannot be scored here.
@@ -252,7 +259,14 @@ async def watched(
     early_stop = None if chosen.early_stop is None else EarlyStop.parse(chosen.early_stop)
     evaluator = Evaluator(job, samples, credentials, listener)
     held_out = HeldOut(
-        job, evaluator, client, every=chosen.evaluate_every, early_stop=early_stop, listener=listener, name=name
+        job,
+        evaluator,
+        client,
+        every=chosen.evaluate_every,
+        early_stop=early_stop,
+        listener=listener,
+        name=name,
+        evaluated=evaluated,
     )
     try:
         await evaluator.prepare()

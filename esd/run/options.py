@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +14,7 @@ from esd.data import Dataset, open_data
 from esd.data.dataset import negatives_of, table_options_of
 from esd.data.distinct import distinct_ids_of
 from esd.data.epochs import Epochs
-from esd.data.schema import TableOptions, admit_afters, job_tables, row_ttls
+from esd.data.schema import Schema, TableOptions, admit_afters, job_tables, row_ttls
 from esd.data.schema_file import name_of, read_schema
 from esd.data.split import split
 from esd.run.budget import parse_alpha, parse_budget
@@ -86,7 +87,7 @@ class RunOptions:
 
     Attributes:
         data: samples: `flights`, `journey`, `synthetic:NAME`, or `READER:PATH`; with a schema the path of files.
-        schema: the TOML file that describes the columns of files; None: the reader knows its columns.
+        schema: the description of the columns of files, or its TOML file; None: the reader knows its columns.
         model: a built-in model, or `package.module:Class`.
         hidden: widths of the model's hidden layers, `256,128`.
         loss: loss of the model.
@@ -145,7 +146,7 @@ class RunOptions:
     """
 
     data: str = "flights"
-    schema: Path | None = None
+    schema: Path | Schema | None = None
     model: str = "wdl"
     hidden: str = "256,128"
     loss: Loss = Loss.BCE
@@ -215,7 +216,14 @@ class RunOptions:
     @property
     def data_name(self) -> str:
         """The job's name, from which a table's name may be made: the name of the reader, or of the schema's file."""
-        return self.data.partition(":")[0] if self.schema is None else name_of(self.schema)
+        if self.schema is None:
+            return self.data.partition(":")[0]
+        return name_of(self.schema) if isinstance(self.schema, Path) else "samples"
+
+    @property
+    def described(self) -> Schema | None:
+        """The schema, read from its file if a file has it."""
+        return read_schema(self.schema) if isinstance(self.schema, Path) else self.schema
 
     def worker_samples(self) -> tuple[int, ...]:
         """Returns m_j, the samples of each worker per iteration."""
@@ -253,7 +261,7 @@ class RunOptions:
         table_options: Mapping[str, TableOptions] = MappingProxyType({}),
     ) -> JobSpec:
         """Returns the job that these options describe, on data of the given shape, fingerprint and length if known."""
-        schema = None if self.schema is None else read_schema(self.schema)
+        schema = self.described
         if schema is not None and schema.label_range is not None:
             self.loss.check_range(*schema.label_range)
         workloads = self.worker_samples()
@@ -305,7 +313,7 @@ class RunOptions:
     ) -> tuple[TableSpec, ...]:
         rows = OptimizerSpec(self.optimizer, self.learning_rate)
         first = TableSpec(table, self.dim, rows, self.seed, self.dim**-0.5)
-        return job_tables(None if self.schema is None else read_schema(self.schema), features, first, options)
+        return job_tables(self.described, features, first, options)
 
     def _checkpoint_bytes(self) -> int:
         if self.checkpoint_bytes == "0":
@@ -324,13 +332,17 @@ class RunOptions:
         """Opens the trained part of the data, with all its epochs, in batches of up to `batch_size` samples."""
         return self.open_parts(batch_size)[0]
 
-    def open_parts(self, batch_size: int) -> tuple[Dataset, Dataset | None, Dataset]:
+    def open_parts(self, batch_size: int, opened: Dataset | None = None) -> tuple[Dataset, Dataset | None, Dataset]:
         """Opens the data once, in batches of up to `batch_size` samples.
+
+        Args:
+            batch_size: as above.
+            opened: the data, if they are open already.
 
         Returns:
             The trained part with all its epochs; the part that --holdout keeps back, if any; and all samples, once.
         """
-        whole = trained = self.open_all(self.data, batch_size)
+        whole = trained = self.open_all(self.data, batch_size) if opened is None else opened
         held_back = None
         if self.holdout:
             trained, held_back = split(trained, self.holdout, "--holdout {}")
@@ -370,6 +382,17 @@ class RunOptions:
         if (negatives := negatives_of(dataset)) is not None:
             needed += negatives.chunks(sum(self.worker_samples())) * negatives.count
         return default_cache(distinct, needed, self._tables(dataset.features, table_options_of(dataset)), self.workers)
+
+
+def plain(options: RunOptions) -> dict[str, Any]:
+    """Returns options as values of JSON. A schema is named by its file, or left out."""
+    given = {option.name: getattr(options, option.name) for option in fields(options)}
+    if not isinstance(options.schema, Path):
+        del given["schema"]
+    return {
+        name: value.value if isinstance(value, Enum) else str(value) if isinstance(value, Path) else value
+        for name, value in given.items()
+    }
 
 
 # Options of mechanisms under the same name and in the same form; and those that the job has.

@@ -12,7 +12,7 @@ from esd.data import Dataset
 from esd.data.dataset import negatives_of, table_options_of
 from esd.run.events import Listener, OpeningData
 from esd.run.options import TABLE, RunOptions
-from esd.run.stream import TrainingStream, held_out_samples, training_stream
+from esd.run.stream import OpenData, TrainingStream, held_out_samples, training_stream
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.leavable_thread import LeavableThread
@@ -45,7 +45,11 @@ class PreparedRun:
 
 
 def prepare(
-    options: RunOptions, *, table: str = TABLE, parameter_servers: tuple[str, ...] = (_NOT_STARTED,)
+    options: RunOptions,
+    *,
+    table: str = TABLE,
+    parameter_servers: tuple[str, ...] = (_NOT_STARTED,),
+    opened: OpenData | None = None,
 ) -> PreparedRun:
     """Opens the data of a run, and checks its options against them. This may read all of the data.
 
@@ -53,13 +57,14 @@ def prepare(
         options: the data, the model and the way of training.
         table: name of the first table.
         parameter_servers: `host:port` of every shard, in shard order; `train_on` replaces them by its cluster's.
+        opened: the data, if a program has opened them; None: the options name them.
 
     Raises:
         InvalidArgument: an option is wrong, or does not fit another one or the data.
         NotFound: the data are not there.
     """
-    stream = training_stream(options)
-    held_out = held_out_samples(options, stream)
+    stream = training_stream(options, opened)
+    held_out = held_out_samples(options, stream, opened)
     for address in parameter_servers:
         if address != _NOT_STARTED:
             check_address("--parameter-servers", address)

@@ -52,6 +52,18 @@ async def recorded(
             await _write(client, job, out, listener)
 
 
+async def history(client: AsyncDispatcherClient, job: str, listener: Listener) -> list[dict[str, Any]]:
+    """Returns the history of a job's figures; none, and a report, if the dispatcher does not answer in time."""
+    try:
+        async with asyncio.timeout(_SECONDS):
+            return list(history_of(json.loads(await client.describe_page(job))))
+    except TimeoutError:
+        listener(RecordNotKept(f"the dispatcher has not answered within {_SECONDS:g} s"))
+    except EsdError as error:
+        listener(RecordNotKept(str(error)))
+    return []
+
+
 async def _write(client: AsyncDispatcherClient, job: str, out: Path, listener: Listener) -> None:
     page, history = out / PAGE, out / HISTORY
     try:

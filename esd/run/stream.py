@@ -54,13 +54,26 @@ class TrainingStream:
         return first_samples(self.dataset, self.limit)
 
 
-def training_stream(chosen: RunOptions) -> TrainingStream:
-    """Opens the samples that a run asks for.
+@dataclass(frozen=True, slots=True)
+class OpenData:
+    """Samples that a program has opened, in place of the data that the options of a run name.
+
+    Attributes:
+        train: the samples to train.
+        evaluate: held-out samples that judge the model; None: there are none.
+    """
+
+    train: Dataset
+    evaluate: Dataset | None = None
+
+
+def training_stream(chosen: RunOptions, opened: OpenData | None = None) -> TrainingStream:
+    """Opens the samples that a run asks for, unless they are open.
 
     Raises:
         InvalidArgument: the data is endless and the run names no number of iterations.
     """
-    dataset, held_back, whole = chosen.open_parts(READ_SAMPLES)
+    dataset, held_back, whole = chosen.open_parts(READ_SAMPLES, None if opened is None else opened.train)
     size = sum(chosen.worker_samples())
     limit = None if chosen.iterations is None else chosen.iterations * size
     if dataset.endless and limit is None:
@@ -68,19 +81,20 @@ def training_stream(chosen: RunOptions) -> TrainingStream:
     return TrainingStream(dataset, limit, size, whole, held_back)
 
 
-def held_out_samples(chosen: RunOptions, trained: TrainingStream) -> Dataset | None:
+def held_out_samples(chosen: RunOptions, trained: TrainingStream, opened: OpenData | None = None) -> Dataset | None:
     """Returns the samples that the model of a run on this stream is judged by; None if there are none.
 
     Raises:
         InvalidArgument: options contradict each other, or the samples have another shape than the trained ones.
     """
-    if chosen.evaluate is None and not chosen.holdout:
+    given = None if opened is None else opened.evaluate
+    if chosen.evaluate is None and not chosen.holdout and given is None:
         if chosen.evaluate_every or chosen.early_stop is not None:
             raise InvalidArgument("--evaluate-every and --early-stop need --evaluate DATA or --holdout LAST")
         return None
     if chosen.early_stop is not None and not chosen.evaluate_every:
         raise InvalidArgument("--early-stop needs --evaluate-every")
-    held_out = _held_out(chosen, trained)
+    held_out = _held_out(chosen, trained, given)
     if held_out is not None and chosen.early_stop is not None:
         metric = EarlyStop.parse(chosen.early_stop).metric
         if metric == "gauc" and all(batch.groups is None for batch in islice(held_out, 1)):
@@ -93,12 +107,12 @@ def held_out_samples(chosen: RunOptions, trained: TrainingStream) -> Dataset | N
     return held_out
 
 
-def _held_out(chosen: RunOptions, trained: TrainingStream) -> Dataset | None:
-    if chosen.evaluate is None:
+def _held_out(chosen: RunOptions, trained: TrainingStream, given: Dataset | None) -> Dataset | None:
+    if chosen.evaluate is None and given is None:
         return trained.held_back
     if chosen.holdout:
         raise InvalidArgument("--evaluate and --holdout exclude each other")
-    held_out = chosen.open_all(chosen.evaluate, READ_SAMPLES)
+    held_out = chosen.open_all(str(chosen.evaluate), READ_SAMPLES) if given is None else given
     if held_out.endless:
         raise InvalidArgument(f"--evaluate {chosen.evaluate} is endless: an evaluation would not end")
     shapes = [(each.features, each.dense_features, each.labels) for each in (trained.dataset, held_out)]

@@ -13,6 +13,7 @@ from pathlib import Path
 from esd.data import Dataset
 from esd.data.hot_batches import HotBatches
 from esd.dispatcher.core.planner import check_job
+from esd.run.best import BestModel, ModelWriter
 from esd.run.cache_size import CacheSize
 from esd.run.cluster import LocalCluster
 from esd.run.driver import drive, going_on
@@ -29,14 +30,13 @@ from esd.run.events import (
     VariableUnread,
     ignore,
 )
-from esd.run.export import export_model
 from esd.run.held_out import watched
 from esd.run.local_settings import LocalSettings, check_local_store, unknown_variables
 from esd.run.options import TABLE, RunOptions
-from esd.run.patience import patiently
 from esd.run.prepare import PreparedRun, check_address, in_thread, prepare
-from esd.run.record import recorded
+from esd.run.record import history, recorded
 from esd.run.results import Result, training_result
+from esd.run.stream import OpenData
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.jobs import JobSpec
@@ -44,6 +44,7 @@ from esd.services.domain.state import Evaluation, JobState
 from esd.services.runtime.extras import require_torch
 from esd.services.runtime.security import PLAINTEXT, Credentials
 
+MODEL = "model"  # the folder of the model in the directory of a run
 RESTARTS = 5  # of all services of one run together
 
 
@@ -79,6 +80,9 @@ async def train(
     shadows: Sequence[str] | None = None,
     device: str | None = None,
     continue_from: str | None = None,
+    graphs: bool | None = None,
+    opened: OpenData | None = None,
+    keep_best: bool = False,
 ) -> TrainedRun:
     """Trains once on a cluster of local processes, which ends with the run.
 
@@ -93,8 +97,8 @@ async def train(
         listener: gets the events of the run (esd.run.events).
         store: where the rows are: `memory`, the URL of a Redis, or `valkey` for a Valkey server of the run's own.
         shards: number of parameter-server processes.
-        out: directory for the model (`model.npz`), the record of the run (esd.run.record) and the services' logs; None:
-            neither model nor record, and logs in a temporary directory that stays if the run fails.
+        out: directory for the model (its folder `model`), the record of the run (esd.run.record) and the services'
+            logs; None: neither model nor record, and logs in a temporary directory that stays if the run fails.
         table: name of the first table; None: `embeddings`. A table that holds a checkpoint of this job is resumed.
         checkpoint_dir: with the memory store, where checkpoints are kept; with `valkey`, where the server keeps its
             data, which otherwise ends with the run.
@@ -104,6 +108,9 @@ async def train(
         device: of the workers: `cpu`, `cuda` (all GPUs in turn), `cuda:N`, `auto`, or a list with one for each worker;
             None: ESD_WORKER_DEVICE, or `cpu`.
         continue_from: table of an earlier run, whose model is trained on; in place of `table`.
+        graphs: whether the model's folder gets `model.pt2` and `model.onnx`; None: as far as that is possible.
+        opened: the samples, if a program has opened them; None: the options name them.
+        keep_best: whether the model of the best evaluation is written in place of the last one (esd.run.best).
 
     Raises:
         InvalidArgument: an option is wrong, or does not fit another one or the data; or a setting of a service is
@@ -120,7 +127,7 @@ async def train(
         LocalSettings(options.workers, store, shards, checkpoint_dir, decision_log, shadows, device).check()
         if decision_log is not None and not decision_log.absolute().parent.is_dir():
             raise InvalidArgument(f"--decision-log {decision_log}: there is no directory {decision_log.parent}")
-        prepared = prepare(options, table=name)
+        prepared = prepare(options, table=name, opened=opened)
         cache = options.cache_size(prepared.stream.whole)
         options.bandwidths(), options.lan_bandwidth()  # looks at the links
         check_job(prepared.job, [cache.rows] * options.workers)
@@ -145,7 +152,10 @@ async def train(
             job=prepared.job,
             listener=listener,
         ) as cluster:
-            run = await train_on(cluster, prepared, listener, out=out, continued=continue_from is not None)
+            continued = continue_from is not None
+            run = await train_on(
+                cluster, prepared, listener, out=out, continued=continued, graphs=graphs, keep_best=keep_best
+            )
     _report_reading(prepared.stream.dataset, listener)
     return run
 
@@ -159,6 +169,7 @@ async def train_attached(
     out: Path | None = None,
     table: str | None = None,
     continue_from: str | None = None,
+    graphs: bool | None = None,
     credentials: Credentials = PLAINTEXT,
 ) -> TrainedRun:
     """Trains once on services that run already. Nothing is started or stopped.
@@ -169,10 +180,11 @@ async def train_attached(
         dispatcher: `host:port`, reached from here.
         parameter_servers: `host:port` of every shard, in shard order and separated by commas, as the workers reach
             them; from here they are reached to fetch the model.
-        out: directory for the model (`model.npz`) and the record of the run (esd.run.record); None: the model stays
-            where it is.
+        out: directory for the model (its folder `model`) and the record of the run (esd.run.record); None: the model
+            stays where it is.
         table: name of the first table; None: a new one, since a table that was trained does not start anew.
         continue_from: table of an earlier run, whose model is trained on; in place of `table`.
+        graphs: as of `train`.
         credentials: certificates and token, for the dispatcher and the parameter servers.
 
     Raises:
@@ -194,7 +206,7 @@ async def train_attached(
     job = prepared.job if continue_from is None else await going_on(prepared.job, credentials, listener)
     listener(Started(job.table.name, job.first_iteration, prepared.stream.iterations))
     async with AsyncDispatcherClient(dispatcher, credentials=credentials) as client:
-        run = await _train_to_the_end(client, prepared, job, listener, out, credentials)
+        run = await _train_to_the_end(client, prepared, job, listener, out, graphs, credentials)
     _report_reading(prepared.stream.dataset, listener)
     return run
 
@@ -206,6 +218,8 @@ async def train_on(
     *,
     out: Path | None = None,
     continued: bool = False,
+    graphs: bool | None = None,
+    keep_best: bool = False,
 ) -> TrainedRun:
     """Trains a prepared run on a local cluster that runs, and starts its services again when they die.
 
@@ -213,9 +227,11 @@ async def train_on(
         cluster: with as many workers as the run's options name.
         prepared: the run.
         listener: gets the events of the run (esd.run.events).
-        out: directory for the model (`model.npz`) and the record of the run (esd.run.record); None: the model stays in
-            the store.
+        out: directory for the model (its folder `model`) and the record of the run (esd.run.record); None: the model
+            stays in the store.
         continued: whether the model that the table holds is trained on.
+        graphs: as of `train`.
+        keep_best: as of `train`.
 
     Raises:
         As `train`.
@@ -225,7 +241,7 @@ async def train_on(
         if continued:
             job = await going_on(job, listener=listener)
         listener(Started(job.table.name, job.first_iteration, prepared.stream.iterations, cluster.page, cluster))
-        work = _train_to_the_end(client, prepared, job, listener, out)
+        work = _train_to_the_end(client, prepared, job, listener, out, graphs, keep_best=keep_best)
         return await cluster.see_through(work, RESTARTS if job.takes_checkpoints else 0, listener)
 
 
@@ -235,21 +251,38 @@ async def _train_to_the_end(
     job: JobSpec,
     listener: Listener,
     out: Path | None,
+    graphs: bool | None,
     credentials: Credentials = PLAINTEXT,
+    *,
+    keep_best: bool = False,
 ) -> TrainedRun:
     """Trains a job on its stream, with the evaluations that are asked for, and writes the model and the record."""
     listener = _with_epochs(listener, prepared, job)
+    writer = ModelWriter(job, out and out / MODEL, prepared.options, credentials, listener, graphs)
+    best = BestModel(writer, prepared.options) if keep_best else None
     async with (
         recorded(client, job.name, out, listener) as listener,
         watched(
-            prepared.options, job, prepared.held_out, client, credentials, listener, name=prepared.held_out_name
+            prepared.options,
+            job,
+            prepared.held_out,
+            client,
+            credentials,
+            listener,
+            name=prepared.held_out_name,
+            evaluated=None if best is None else best.evaluated,
         ) as held_out,
     ):
         state = await drive(client, job, prepared.stream, listener, held_out)
-        if out is not None:
-            path = out / "model.npz"
-            await patiently(lambda: export_model(job, path, credentials), listener)
-        if held_out is not None:  # whatever is wrong with the samples, the model is kept
+        if held_out is not None and best is not None:
+            await held_out.finish(state.iterations_confirmed)
+        evaluations = tuple(held_out.evaluations) if held_out is not None else ()
+        figures, past = training_result(state, evaluations), await history(client, job.name, listener)
+        if best is not None and best.is_earlier_than(evaluations[-1]):
+            await writer.complete(figures, past)
+        else:
+            await writer.write(figures, past)
+        if held_out is not None and best is None:  # whatever is wrong with the samples, the model is kept
             await held_out.finish(state.iterations_confirmed)
     listener(Ended(state))
     return TrainedRun(job, state, tuple(held_out.evaluations) if held_out else ())

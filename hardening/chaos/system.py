@@ -166,7 +166,7 @@ async def run(
                 options, job, prepared.held_out, client, listener=hear, name=prepared.held_out_name
             ) as held_out:
                 state = await drive(client, job, stream, hear, held_out)
-                await patiently(lambda: export_model(job, place / "model.npz"), listener)
+                await patiently(lambda: export_model(job, place / "model", graphs=False), listener)
                 if held_out is not None:
                     await held_out.finish(state.iterations_confirmed)
             return TrainedRun(job, state, tuple(held_out.evaluations) if held_out is not None else ())

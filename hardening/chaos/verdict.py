@@ -14,6 +14,7 @@ from esd.run.train import TrainedRun
 from esd.services.domain.sync import Proactive
 from esd.services.domain.tables import OptimizerKind
 from hardening.chaos.system import Training, run
+from tests.support.models import model_arrays
 
 # Of a run with fewer workers, whose sums have another order. The model may be farther off than its figures: Adam
 # enlarges the rounding where a ReLU is on its edge (docs/recovery.md).
@@ -112,14 +113,12 @@ def difference(place: Path, undisturbed: Path) -> float:
 
     Infinite if something else than trained numbers differs: the arrays that there are, rows, versions, the description.
     """
-    with np.load(place / "model.npz") as model, np.load(undisturbed / "model.npz") as expected:
-        trained = [name for name in expected.files if np.issubdtype(expected[name].dtype, np.floating)]
-        exact = set(expected.files) - set(trained)
-        if set(model.files) != set(expected.files) or any(
-            not np.array_equal(model[name], expected[name]) for name in exact
-        ):
-            return float("inf")
-        return max(
-            float(np.linalg.norm(model[name] - expected[name])) / (float(np.linalg.norm(expected[name])) or 1.0)
-            for name in trained
-        )
+    model, expected = model_arrays(place / "model"), model_arrays(undisturbed / "model")
+    trained = [name for name in expected if np.issubdtype(expected[name].dtype, np.floating)]
+    exact = set(expected) - set(trained)
+    if set(model) != set(expected) or any(not np.array_equal(model[name], expected[name]) for name in exact):
+        return float("inf")
+    return max(
+        float(np.linalg.norm(model[name] - expected[name])) / (float(np.linalg.norm(expected[name])) or 1.0)
+        for name in trained
+    )

@@ -128,7 +128,7 @@ async def campaign(folder: Path, seconds: float, table: Table) -> bool:
             good = attacking.done() and attacking.result()
             final = await driving
             attacking.cancel()
-            await export_model(job, folder / "model.npz", user)
+            await export_model(job, folder / "model", user, graphs=False)
         finally:
             driving.cancel()
             await asyncio.gather(driving, return_exceptions=True)

@@ -22,7 +22,7 @@ class DenseSum:
         name: as `--dense` names it.
 
     Example:
-        >>> job = esd.TrainedModel.load("model.npz").job
+        >>> job = esd.load("model").job
         >>> str(job.dense_sum)
         'all-reduce'
     """

@@ -264,7 +264,7 @@ class IterationPlan:
     Example:
         The first plan of a worker whose cache is empty: it pulls the two rows of its sample.
 
-        >>> job = esd.TrainedModel.load("model.npz").job
+        >>> job = esd.load("model").job
         >>> batch = next(iter(esd.read("events.csv", esd.Schema("clicked", ids=("user", "item"), dense=("price",)))))
         >>> worker = esd.Registration("edge-1", bandwidth=1e6, cache_rows=100, address="edge-1:7000")
         >>> with esd.DispatcherClient("127.0.0.1:50051") as dispatcher:
@@ -416,7 +416,7 @@ class Membership:
 
     Example:
         >>> from esd.services.domain.worker_set import WorkerSet
-        >>> job = esd.TrainedModel.load("model.npz").job
+        >>> job = esd.load("model").job
         >>> membership = esd.Membership(epoch=1, slot=3, job=job, members=WorkerSet.of([1, 3]))
         >>> membership.rank, membership.leads
         (1, False)

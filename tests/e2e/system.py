@@ -81,8 +81,8 @@ class System:
         first_iteration = time.monotonic() - started
         assert project.exit_of("driver", timeout=400) == 0, project.logs()
         _await_workers(project)
-        docker("cp", f"{project.containers('driver')[0]}:/out/model.npz", str(directory))
-        return cls(project, first_iteration, project.result(project.logs("driver")), directory / "model.npz")
+        docker("cp", f"{project.containers('driver')[0]}:/out/model", str(directory))
+        return cls(project, first_iteration, project.result(project.logs("driver")), directory / "model")
 
     def train(self, mechanism: str) -> dict[str, Any]:
         """Another run on the same services, and its result."""

@@ -129,7 +129,7 @@ def test_a_cluster_of_two_hosts_trains(images, cluster_file, tmp_path, monkeypat
         credentials=Credentials.load(),
     )
     assert asyncio.run(work).result()["operations"] == simulate_run(OPTIONS)["operations"]
-    assert (tmp_path / "model.npz").exists()
+    assert (tmp_path / "model").exists()
 
     esd("cluster", "down", "--volumes", "--file", str(file))
     assert states(file) == []

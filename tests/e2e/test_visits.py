@@ -26,7 +26,7 @@ def test_the_example_trains_in_containers(new_project, tmp_path: Path, monkeypat
     assert (result["samples"], result["iterations"]) == (9000, 36)
     assert 0.5 < result["held_out"]["auc"] < 1  # scored in the driver's container, with the model that lies there, too
 
-    docker("cp", f"{project.containers('driver')[0]}:/out/model.npz", str(tmp_path))
+    docker("cp", f"{project.containers('driver')[0]}:/out/model", str(tmp_path))
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
-    assert_trained(tmp_path / "model.npz", model_of_one_process(options_of(folder))[0])
+    assert_trained(tmp_path / "model", model_of_one_process(options_of(folder))[0])

@@ -120,7 +120,7 @@ def test_it_trains_among_a_users_own_names_and_writes_nothing_to_its_own_folder(
     finished = _esd(installed, f"train --data events.parquet {OPTIONS} --out out", own_folder)
     assert finished.returncode == 0, finished.stderr
     assert json.loads(finished.stdout)["iterations"] == 20
-    assert (own_folder / "out" / "model.npz").is_file()
+    assert (own_folder / "out" / "model").is_file()
     assert files() == before
 
 

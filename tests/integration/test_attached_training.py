@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,6 +13,7 @@ from esd.run.train import train_attached
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.tables import OptimizerKind
+from tests.support.models import model_arrays
 
 OPTIONS = RunOptions(
     data="flights", model="wdl", workers=2, links="1g", mechanism="esd", alpha=1.0, criterion=Criterion.MIN2_MIN,
@@ -34,8 +34,8 @@ async def test_a_run_on_running_services_is_as_simulated_and_leaves_them_running
         assert cluster.dispatcher.process.returncode is None
     simulated = simulate_run(OPTIONS)
     assert run.result()["operations"] == simulated["operations"]
-    with np.load(tmp_path / "model.npz") as model:
-        assert len(model["ids"]) > 0
+    model = model_arrays(tmp_path / "model")
+    assert len(model["ids"]) > 0
 
 
 async def test_a_malformed_parameter_server_is_refused() -> None:

@@ -93,6 +93,6 @@ def test_it_trains(tmp_path: Path) -> None:
         assert run.wait(timeout=500) == 0, (tmp_path / "driver.log").read_text()
     result = json.loads((tmp_path / "driver.out").read_text())
     assert result["iterations"] == 20
-    assert (tmp_path / "out" / "model.npz").is_file()
+    assert (tmp_path / "out" / "model" / "SHA256SUMS").is_file()
     for shard in range(2):
         assert list((tmp_path / f"checkpoints-{shard}").iterdir()), "each shard has checkpoints of its own"

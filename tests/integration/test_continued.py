@@ -14,6 +14,7 @@ from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.schedules import Decay, Schedule
 from esd.services.domain.tables import OptimizerKind
 from tests.support import training
+from tests.support.models import model_arrays
 from tests.support.reference import train_reference
 
 FIRST = RunOptions(
@@ -51,12 +52,12 @@ def test_two_runs_train_what_one_process_trains(kind: str, redis_url: str, tmp_p
     job = FIRST.job(features=dataset.features, dense_features=dataset.dense_features, parameter_servers=("none",))
     halved = Schedule(Decay.STEP, 0, 20, 0.5)
     expected = train_reference(replace(job, schedule=halved, dense_schedule=halved), batches)
-    with np.load(tmp_path / "model.npz") as model:
-        np.testing.assert_array_equal(model["ids"], expected.ids)
-        np.testing.assert_array_equal(model["versions"], expected.versions)
-        np.testing.assert_allclose(model["rows"], expected.rows, rtol=1e-3, atol=1e-4)
-        for name, values in expected.dense.items():
-            np.testing.assert_allclose(model[f"dense/{name}"], values, rtol=1e-3, atol=1e-4)
+    model = model_arrays(tmp_path / "model")
+    np.testing.assert_array_equal(model["ids"], expected.ids)
+    np.testing.assert_array_equal(model["versions"], expected.versions)
+    np.testing.assert_allclose(model["rows"], expected.rows, rtol=1e-3, atol=1e-4)
+    for name, values in expected.dense.items():
+        np.testing.assert_allclose(model[f"dense/{name}"], values, rtol=1e-3, atol=1e-4)
 
     # What has gone on is not trained twice: it is the finished job now, and another one may go on from it.
     again = training.run(SECOND, shards=2, out=None, continue_from="model", **store)

@@ -24,8 +24,8 @@ from esd.dispatcher.service.app import serve_dispatcher
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
-from esd.services.wire.trained_models import describe_model
 from esd.worker.models import build_model
+from tests.support.models import save_model
 
 # A union of classes, a module and a text have no docstring of their own; the example of Session shows a Step.
 NAMES = sorted(set(esd.__all__) - {"PlanMessage", "Step", "errors", "__version__"})
@@ -43,9 +43,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         workloads=(2,), mechanism="joint", policy="emark", seed=0, window=2, tables=(table,),
         model=esd.ModelSpec("wdl", (8,), esd.OptimizerSpec()), parameter_servers=("none",), labels=("clicked",),
     )  # fmt: skip
-    arrays = {f"dense/{name}": value.numpy() for name, value in build_model(job).state_dict().items()}
-    arrays |= {"ids": np.array([1, 2], np.uint64), "rows": np.ones((2, 4), np.float32)}
-    np.savez("model.npz", model=np.array(describe_model(job)), **arrays)
+    dense = {name: value.numpy() for name, value in build_model(job).state_dict().items()}
+    schema = esd.Schema(label="clicked", ids=("user", "item"), dense=("price",))
+    rows = np.array([1, 2], np.uint64), np.ones((2, 4), np.float32), np.ones(2, np.int64)
+    save_model(Path("model"), job, dense, schema, clicks=rows)
     return tmp_path
 
 

@@ -21,7 +21,7 @@ from esd.services.domain.losses import Loss
 from esd.services.domain.tables import OptimizerKind
 from tests.support import training
 from tests.support.graphs import SCORES, train_graph, write_graph
-from tests.support.models import distance
+from tests.support.models import distance, model_arrays
 
 BATCH = 64
 BASE = RunOptions(
@@ -109,8 +109,8 @@ def test_held_out_links_are_ranked_among_all_that_are_not_known(model: str, grap
     )
     result = training.run(options, store="memory", out=tmp_path)
     job = prepare(options).job
-    with np.load(tmp_path / "model.npz") as trained:
-        rows = [trained[f"{table.name}/rows"] for table in job.tables]
+    trained = model_arrays(tmp_path / "model")
+    rows = [trained[f"{table.name}/rows"] for table in job.tables]
     assert_ranks(result["held_out"], rows, model, graph)
     assert result["iterations"] < 437  # of all epochs
     assert result["evaluations"][0].keys() >= {"mrr", "hits_at_1", "hits_at_3", "hits_at_10"}
@@ -123,11 +123,11 @@ def test_a_cluster_trains_a_graph_as_one_process_does(case: Cluster, graph: Path
     run = prepare(options)
     size = run.job.batch_size
     expected = train_graph(run.job, global_batches(run.stream, size))
-    with np.load(tmp_path / "model.npz") as model:
-        for name, rows in expected.items():
-            ids = model[f"{name}/ids"] % np.uint64(2**56)
-            assert distance(model[f"{name}/rows"], rows[ids]) < 1e-4, name
-        assert len(model[f"{run.job.table.name}/ids"]) == len(next(iter(expected.values())))
+    model = model_arrays(tmp_path / "model")
+    for name, rows in expected.items():
+        ids = model[f"{name}/ids"] % np.uint64(2**56)
+        assert distance(model[f"{name}/rows"], rows[ids]) < 1e-4, name
+    assert len(model[f"{run.job.table.name}/ids"]) == len(next(iter(expected.values())))
     assert result["iterations"] == -(-1400 // size)
     if options.sync != "proactive":  # which pushes as many rows ahead as measured times allow
         assert result["operations"] == simulate_run(options)["operations"]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from esd import TrainedModel as TrainedModelFile
+from esd import load
 from esd.run.held_out import watched
 from esd.run.options import RunOptions
 from esd.run.stream import global_batches, held_out_samples, training_stream
@@ -24,6 +24,7 @@ from esd.services.domain.tables import OptimizerKind
 from esd.worker.models import build_model
 from testbed.auc import exact_auc
 from tests.support import training
+from tests.support.models import assert_same_model
 from tests.support.reference import TrainedModel, by_feature, initial_rows, train_reference
 
 OPTIONS = RunOptions(
@@ -81,10 +82,7 @@ def test_evaluations_do_not_change_the_model(tmp_path: Path) -> None:
     for name, every in (("with", 10), ("without", 0)):
         options = replace(OPTIONS, evaluate_every=every, checkpoint_every=10, iterations=25)
         training.run(options, store="memory", shards=1, out=tmp_path / name)
-    with np.load(tmp_path / "with/model.npz") as one, np.load(tmp_path / "without/model.npz") as other:
-        assert set(one.files) == set(other.files)
-        for name in one.files:
-            np.testing.assert_array_equal(one[name], other[name])
+    assert_same_model(tmp_path / "with", tmp_path / "without")
 
 
 def test_a_run_that_does_not_get_better_stops_at_the_same_place(tmp_path: Path) -> None:
@@ -132,7 +130,7 @@ def test_figures_are_given_by_label(tmp_path: Path) -> None:
     held_out = held_out_samples(options, training_stream(options))
     assert held_out is not None
     judged = SampleBatch.concatenate(list(held_out))
-    scores = TrainedModelFile.load(tmp_path / "model.npz").scores(judged).astype(np.float64)
+    scores = load(tmp_path / "model").scores(judged).astype(np.float64)
     found = result["held_out"]["labels"]
     assert list(found) == ["clicked", "bought"]
     for at, name in enumerate(found):
@@ -171,7 +169,7 @@ def test_held_out_samples_that_cannot_be_read_do_not_cost_the_model(tmp_path: Pa
     with pytest.raises(InvalidArgument, match=r"judged\.csv.*perhaps"):
         training.run(options, store="memory", shards=1, out=tmp_path)
     trained = SampleBatch.concatenate(list(training_stream(options)))
-    assert np.isfinite(TrainedModelFile.load(tmp_path / "model.npz").scores(trained)).all()
+    assert np.isfinite(load(tmp_path / "model").scores(trained)).all()
 
 
 def test_options_that_do_not_fit_are_refused() -> None:

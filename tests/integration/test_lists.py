@@ -72,7 +72,7 @@ def test_a_cluster_trains_lists_as_one_process_does(
     )
     expected = train_reference(job, global_batches(first_samples(opened, None), BATCH))
     assert result["iterations"] == ITERATIONS
-    assert_trained(tmp_path / "model.npz", expected)
+    assert_trained(tmp_path / "model", expected)
     simulated = simulate_run(options)
     assert result["operations"] == simulated["operations"]
     assert sum(result["operations"]["evict_push"]) > 0

@@ -21,5 +21,5 @@ def test_a_cluster_trains_26_tables_as_one_process_does(tmp_path: Path) -> None:
     assert [table.dimension for table in job.tables] == list(range(3, 3 + TABLES))
     expected = train_reference(job, global_batches(first_samples(data, None), BATCH))
     assert result["iterations"] == ITERATIONS
-    assert_trained(tmp_path / "model.npz", expected)
+    assert_trained(tmp_path / "model", expected)
     assert result["operations"] == simulate_run(options)["operations"]

@@ -14,7 +14,7 @@ from esd.run.simulation import simulate_run
 from esd.run.stream import first_samples, global_batches
 from esd.services.domain.tables import OptimizerKind
 from tests.support import training
-from tests.support.models import distance
+from tests.support.models import distance, model_arrays
 from tests.support.reference import TrainedModel, train_reference
 
 MANY = RunOptions(
@@ -58,14 +58,14 @@ def test_a_cluster_trains_the_model_of_one_machine(way, expected, tmp_path: Path
     options = replace(MANY, **changes)
     result = training.run(options, store=store, shards=shards, out=tmp_path)
     trained = expected[options.optimizer]
-    with np.load(tmp_path / "model.npz") as model:
-        np.testing.assert_array_equal(model["ids"], trained.ids)
-        assert distance(model["rows"], trained.rows) < 1e-3
-        came_back = model["versions"] < trained.versions
-        assert (model["versions"] >= 1).all()
-        assert came_back.sum() > 1000
-        assert distance(model["rows"][came_back], trained.rows[came_back]) < 1e-3
-        assert (model["versions"] <= trained.versions).all()
+    model = model_arrays(tmp_path / "model")
+    np.testing.assert_array_equal(model["ids"], trained.ids)
+    assert distance(model["rows"], trained.rows) < 1e-3
+    came_back = model["versions"] < trained.versions
+    assert (model["versions"] >= 1).all()
+    assert came_back.sum() > 1000
+    assert distance(model["rows"][came_back], trained.rows[came_back]) < 1e-3
+    assert (model["versions"] <= trained.versions).all()
 
     simulated = simulate_run(options)
     assert result["operations"] == simulated["operations"]

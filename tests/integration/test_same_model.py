@@ -18,7 +18,7 @@ from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.domain.tables import OptimizerKind
 from testbed.auc import exact_auc
 from tests.support import training
-from tests.support.models import assert_same_model, distance
+from tests.support.models import assert_same_model, distance, model_arrays
 from tests.support.reference import TrainedModel, train_reference
 
 BASE = RunOptions(
@@ -201,11 +201,11 @@ def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path
     expected = reference(case.options)
     tolerance = 1e-3 if case.options.optimizer is OptimizerKind.ADAM else 1e-4
 
-    with np.load(tmp_path / "model.npz") as model:
-        np.testing.assert_array_equal(model["ids"], expected.ids)
-        np.testing.assert_array_equal(model["versions"], expected.versions)
-        assert {name.removeprefix("dense/") for name in model.files if name.startswith("dense/")} == set(expected.dense)
-        apart = distances(model["rows"], {name: model[f"dense/{name}"] for name in expected.dense}, expected)
+    model = model_arrays(tmp_path / "model")
+    np.testing.assert_array_equal(model["ids"], expected.ids)
+    np.testing.assert_array_equal(model["versions"], expected.versions)
+    assert {name.removeprefix("dense/") for name in model if name.startswith("dense/")} == set(expected.dense)
+    apart = distances(model["rows"], {name: model[f"dense/{name}"] for name in expected.dense}, expected)
     if (apart >= tolerance).any():
         assert (apart < np.maximum(tolerance, 2 * distances_of_one_process_to_itself(case.options, expected))).all()
 
@@ -292,14 +292,10 @@ def test_gradients_of_low_rank_train_the_model_of_one_machine_with_the_same_opti
     training.run(replace(alone, dense_sum="server"), store="memory", shards=1, out=tmp_path / "full")
     unequal = replace(alone, checkpoint_every=20, **UNEQUAL)
     training.run(unequal, store="memory", shards=2, out=tmp_path / "four")
-    with (
-        np.load(tmp_path / "alone/model.npz") as one,
-        np.load(tmp_path / "four/model.npz") as four,
-        np.load(tmp_path / "full/model.npz") as full,
-    ):
-        trained = [name for name in one.files if name == "rows" or name.startswith("dense/")]
-        assert max(distance(four[name], one[name]) for name in trained) < 1e-5
-        assert max(distance(full[name], one[name]) for name in trained) > 1e-3, "another model than of whole gradients"
+    one, four, full = (model_arrays(tmp_path / name / "model") for name in ("alone", "four", "full"))
+    trained = [name for name in one if name == "rows" or name.startswith("dense/")]
+    assert max(distance(four[name], one[name]) for name in trained) < 1e-5
+    assert max(distance(full[name], one[name]) for name in trained) > 1e-3, "another model than of whole gradients"
 
 
 @pytest.mark.parametrize("way", ["all-reduce", "server", "low-rank:4"])

@@ -17,7 +17,7 @@ from esd.services.domain.ids import table_of
 from esd.services.domain.tables import OptimizerKind
 from testbed.auc import exact_auc
 from tests.support import training
-from tests.support.models import assert_trained
+from tests.support.models import assert_trained, model_arrays
 from tests.support.reference import train_reference
 from tests.support.several_tables import ADAGRAD, ADAM, SGD, TabledOptions
 
@@ -76,7 +76,7 @@ def test_a_cluster_trains_the_tables_of_one_process(case: Cluster, tmp_path: Pat
     job = case.options.job(features=opened.features, dense_features=opened.dense_features, parameter_servers=("none",))
     expected = train_reference(job, batches(case.options))
     tolerance = 1e-3 if job.table.optimizer.kind is OptimizerKind.ADAM else 1e-4
-    assert_trained(tmp_path / "model.npz", expected, tolerance)
+    assert_trained(tmp_path / "model", expected, tolerance)
 
     simulated = simulate_run(case.options)
     assert result["operations"] == simulated["operations"]
@@ -111,15 +111,15 @@ def test_held_out_samples_see_all_tables_and_another_run_goes_on_with_them(tmp_p
     held_out = held_out_samples(first, training_stream(first))
     assert held_out is not None
     judged = SampleBatch.concatenate(list(held_out))
-    scores = esd.TrainedModel.load(tmp_path / "model.npz").scores(judged)[:, 0]
+    scores = esd.load(tmp_path / "model").scores(judged)[:, 0]
     assert result["held_out"]["auc"] == pytest.approx(exact_auc(scores, judged.labels[:, 0]), abs=1e-3)
 
     slower = tuple((dimension, replace(optimizer, learning_rate=0.01)) for dimension, optimizer in first.specs)
     training.run(replace(first, specs=slower), out=tmp_path, continue_from="model", **keep)
     trained = [np.unique(batch.ids) for batch in batches(first)] * 2
     ids, versions = np.unique(np.concatenate(trained), return_counts=True)
-    with np.load(tmp_path / "model.npz") as model:
-        for number, name in enumerate(("model", "model~1")):
-            of_table = table_of(ids) == number
-            np.testing.assert_array_equal(model[f"{name}/ids"], ids[of_table])
-            np.testing.assert_array_equal(model[f"{name}/versions"], versions[of_table])
+    model = model_arrays(tmp_path / "model")
+    for number, name in enumerate(("model", "model~1")):
+        of_table = table_of(ids) == number
+        np.testing.assert_array_equal(model[f"{name}/ids"], ids[of_table])
+        np.testing.assert_array_equal(model[f"{name}/versions"], versions[of_table])

@@ -29,13 +29,13 @@ def test_the_example_is_the_model_of_one_process(
     assert (result["samples"], result["iterations"]) == (1800, 29)
 
     expected, batches = model_of_one_process(options)
-    assert_trained(tmp_path / "out" / "model.npz", expected)
+    assert_trained(tmp_path / "out" / "model", expected)
     labels = np.concatenate([batch.labels[:, 0] for batch in batches])
     assert result["auc"] == pytest.approx(exact_auc(expected.scores, labels), abs=1e-3)
     held_out = held_out_samples(options, training_stream(options))
     assert held_out is not None
     judged = SampleBatch.concatenate(list(held_out))
-    scores = esd.TrainedModel.load(tmp_path / "out" / "model.npz").scores(judged)
+    scores = esd.load(tmp_path / "out" / "model").scores(judged)
     assert scores.shape == (200, 1)
     assert result["held_out"]["auc"] == pytest.approx(exact_auc(scores[:, 0], judged.labels[:, 0]), abs=1e-3)
     assert 0.5 < result["held_out"]["auc"] < 1

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
+
+from tests.support.models import model_arrays
 
 ESD = (sys.executable, "-m", "esd.cli")
 PROGRAM = """\
@@ -82,8 +83,8 @@ def test_a_job_is_driven_and_served_without_torch_and_trained_where_it_is(folder
         for service in (ps, dispatcher):
             service.send_signal(signal.SIGTERM)
             assert service.wait(timeout=110) == 0
-    with np.load(folder / "out" / "model.npz") as model:
-        assert len(model["ids"]) == len({"ada", "bob", "book", "lamp"})
+    model = model_arrays(folder / "out" / "model")
+    assert len(model["ids"]) == len({"ada", "bob", "book", "lamp"})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_a_command_that_needs_torch_names_the_command_that_installs_it(folder: P
 
 
 @pytest.mark.parametrize(
-    "program", ["import esd; esd.Model", "from esd import TrainedModel", "import esd.testing"], ids=lambda text: text
+    "program", ["import esd; esd.Model", "from esd import Step", "import esd.testing"], ids=lambda text: text
 )
 def test_a_program_that_needs_torch_gets_the_command_that_installs_it(folder: Path, program: str) -> None:
     refused = without_torch(folder, sys.executable, "-c", program)

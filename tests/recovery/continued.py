@@ -13,7 +13,7 @@ from esd.run.options import RunOptions
 from esd.run.stream import first_samples, global_batches
 from esd.services.domain.tables import OptimizerKind
 from tests.recovery.kills import OPTIONS
-from tests.support.models import distance
+from tests.support.models import distance, model_arrays
 from tests.support.reference import train_reference
 
 BATCH = 60  # samples of an iteration, of both runs
@@ -44,7 +44,7 @@ def assert_trained_as_by_one_process(runs: Sequence[RunOptions], path: Path) -> 
         for batch in global_batches(first_samples(options.open(1024), options.iterations * BATCH), BATCH)
     ]
     expected = train_reference(job, batches)
-    with np.load(path / "model.npz") as model:
-        np.testing.assert_array_equal(model["ids"], expected.ids)
-        np.testing.assert_array_equal(model["versions"], expected.versions)
-        assert distance(model["rows"], expected.rows) < 1e-5
+    model = model_arrays(path / "model")
+    np.testing.assert_array_equal(model["ids"], expected.ids)
+    np.testing.assert_array_equal(model["versions"], expected.versions)
+    assert distance(model["rows"], expected.rows) < 1e-5

@@ -14,6 +14,7 @@ from esd.run.options import RunOptions
 from esd.run.services import ServiceFailed
 from esd.services.domain.errors import FailedPrecondition
 from tests.support import training
+from tests.support.models import model_arrays
 
 OPTIONS = RunOptions(
     data="synthetic:zipf?fields=4&keys=2000&samples=2000",
@@ -29,8 +30,7 @@ OPTIONS = RunOptions(
 
 def model(options: RunOptions, out: Path, **more: Any) -> dict[str, np.ndarray]:
     training.run(options, shards=1, out=out, **more)
-    with np.load(out / "model.npz") as saved:
-        return dict(saved)
+    return model_arrays(out / "model")
 
 
 @pytest.fixture(params=["directory", "redis"])
@@ -56,7 +56,7 @@ def test_other_data_a_smaller_run_and_a_finished_one(store, tmp_path, capsys):
         model(replace(OPTIONS, iterations=10), tmp_path / "smaller", **store)
     with pytest.raises(FailedPrecondition, match="has ended after 640 samples"):
         model(replace(OPTIONS, iterations=30), tmp_path / "larger", **store)
-    assert not (tmp_path / "other" / "model.npz").exists()
+    assert not (tmp_path / "other" / "model").exists()
 
     beside = model(other, tmp_path / "beside", table="another", **store)
     assert not np.array_equal(beside["ids"], first["ids"])
@@ -72,4 +72,4 @@ def test_rows_that_a_store_has_lost_are_not_exported_as_a_model(redis_url, tmp_p
             client.hdel(key, field)
     with pytest.raises(ServiceFailed, match=r"Redis at .* has lost 50 rows or more"):
         model(OPTIONS, tmp_path / "again", store=redis_url)
-    assert not (tmp_path / "again" / "model.npz").exists()
+    assert not (tmp_path / "again" / "model").exists()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.recovery.kills import OPTIONS, Killer, assert_same_run, dispatcher, interrupted_run, worker
 from tests.support import training
+from tests.support.models import model_arrays
 
 BUFFERED = replace(OPTIONS, model="tests.support.running_model:Net")
 
@@ -26,6 +26,6 @@ def test_a_killed_process_leaves_the_buffers_of_an_undisturbed_run(undisturbed, 
     result = interrupted_run(BUFFERED, kill, store="memory", shards=1, out=tmp_path)
     assert kill.killed
     assert_same_run(result, tmp_path, undisturbed)
-    with np.load(tmp_path / "model.npz") as model:
-        assert model["dense/steps"] == OPTIONS.iterations
-        assert model["dense/norm.count"] == 100 + OPTIONS.iterations * OPTIONS.batch * OPTIONS.workers
+    model = model_arrays(tmp_path / "model")
+    assert model["dense/steps"] == OPTIONS.iterations
+    assert model["dense/norm.count"] == 100 + OPTIONS.iterations * OPTIONS.batch * OPTIONS.workers

@@ -19,6 +19,7 @@ from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
 from tests.support import training
+from tests.support.models import model_arrays
 
 OPTIONS = RunOptions(
     workers=1,
@@ -53,8 +54,7 @@ class Place:
 
     def train(self, options: RunOptions, out: Path, **more: Any) -> dict[str, np.ndarray]:
         training.run(options, out=out, **self.run_options, **more)
-        with np.load(out / "model.npz") as model:
-            return dict(model)
+        return model_arrays(out / "model")
 
 
 @pytest.fixture(params=["directory", "redis"])

@@ -10,6 +10,7 @@ import pytest
 from esd.run.options import RunOptions
 from tests.recovery.kills import Killer, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
 from tests.support import training
+from tests.support.models import model_arrays
 
 TABLES = 26
 ITERATIONS = 60
@@ -53,8 +54,8 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> RunOptions:
 def undisturbed(options: RunOptions, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     path = tmp_path_factory.mktemp("undisturbed")
     result = training.run(options, store="memory", shards=2, out=path)
-    with np.load(path / "model.npz") as model:
-        widths = [model[name].shape[1] for name in sorted(model.files) if name.endswith("/rows")]
+    model = model_arrays(path / "model")
+    widths = [model[name].shape[1] for name in sorted(model) if name.endswith("/rows")]
     assert sorted(widths) == list(DIMENSIONS)
     return path, result
 

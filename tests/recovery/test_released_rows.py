@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.recovery.kills import OPTIONS, Killer, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
 from tests.support import training
+from tests.support.models import model_arrays
 
 MANY_ROWS = replace(
     OPTIONS,
@@ -35,6 +35,6 @@ def test_the_run_ends_with_the_undisturbed_model(undisturbed, tmp_path, choose):
     kill = Killer(choose, iteration=18)
     result = interrupted_run(MANY_ROWS, kill, shards=2, store="memory", checkpoint_dir=tmp_path / "kept", out=tmp_path)
     assert kill.over.is_set()
-    with np.load(tmp_path / "model.npz") as model:
-        assert len(model["ids"]) > 2 * 65_536
+    model = model_arrays(tmp_path / "model")
+    assert len(model["ids"]) > 2 * 65_536
     assert_same_run(result, tmp_path, undisturbed)

@@ -11,6 +11,7 @@ from esd.run.cluster import LocalCluster
 from esd.run.options import RunOptions
 from esd.services.domain.errors import InvalidArgument
 from tests.recovery.kills import Interruption, dispatcher, interrupted_run, worker
+from tests.support.models import model_arrays
 
 SAMPLES = 4000
 
@@ -41,7 +42,7 @@ def test_a_dispatcher_that_dies_after_the_file_was_replaced_ends_the_run_with_th
 
     with pytest.raises(InvalidArgument, match=rf"data file {tmp_path}/day\.csv has changed since this run began"):
         interrupted_run(options, Interruption(replace_and_kill), store="memory", out=tmp_path)
-    assert not (tmp_path / "model.npz").exists()
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_worker_that_dies_after_the_file_was_replaced_trains_the_file_that_is_open(options, tmp_path):
@@ -51,5 +52,5 @@ def test_a_worker_that_dies_after_the_file_was_replaced_trains_the_file_that_is_
 
     result = interrupted_run(options, Interruption(replace_and_kill), store="memory", out=tmp_path)
     assert result["samples"] == SAMPLES
-    with np.load(tmp_path / "model.npz") as model:
-        assert len(model["ids"]) == 300
+    model = model_arrays(tmp_path / "model")
+    assert len(model["ids"]) == 300

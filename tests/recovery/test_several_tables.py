@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,7 +13,7 @@ from esd.cli import checkpoint
 from esd.services.domain.jobs import RowLimitPolicy
 from tests.recovery.kills import Killer, assert_same_run, dispatcher, interrupted_run, parameter_server, worker
 from tests.support import training
-from tests.support.models import assert_same_model
+from tests.support.models import assert_same_model, model_arrays
 from tests.support.several_tables import ADAGRAD, ADAM, TabledOptions
 
 OPTIONS = TabledOptions(
@@ -64,8 +63,8 @@ def test_esd_checkpoint_goes_back_with_all_tables(undisturbed, tmp_path):
 
     listed = esd("list")["checkpoints"]
     assert [(each["table"], each["iteration"]) for each in listed] == [("embeddings", 50), ("embeddings", 60)]
-    with np.load(tmp_path / "first" / "model.npz") as model:
-        assert listed[-1]["rows"] == sum(len(model[name]) for name in model.files if name.endswith("/ids"))
+    model = model_arrays(tmp_path / "first" / "model")
+    assert listed[-1]["rows"] == sum(len(model[name]) for name in model if name.endswith("/ids"))
     assert all(not each["damage"] for each in esd("verify")["checkpoints"])
     esd("restore", "50")
     assert [each["iteration"] for each in esd("list")["checkpoints"]] == [50]

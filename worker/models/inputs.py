@@ -43,7 +43,7 @@ class ModelInputs:
             there is none.
 
     Example:
-        >>> inputs = esd.TrainedModel.load("model.npz").model.inputs
+        >>> inputs = esd.load("model").module().inputs
         >>> inputs.names, inputs.width, inputs.labels
         (('user', 'item'), 9, ('clicked',))
     """

@@ -41,6 +41,13 @@ def replace_linear(model: nn.Module) -> None:
             module.__class__ = OneDnnLinear
 
 
+def restore_linear(model: nn.Module) -> None:
+    """Turns every OneDnnLinear of a model back into an nn.Linear, whose product every exporter knows."""
+    for module in model.modules():
+        if type(module) is OneDnnLinear:
+            module.__class__ = nn.Linear  # type: ignore[assignment]
+
+
 class _OneDnnProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -59,7 +59,7 @@ class Model(nn.Module, ABC):
         ...
         ...     def forward(self, embeddings, dense):
         ...         return self.layer(torch.cat((*embeddings.values(), dense), dim=1))
-        >>> model = Linear(esd.TrainedModel.load("model.npz").model.inputs, hidden=())
+        >>> model = Linear(esd.load("model").module().inputs, hidden=())
         >>> model({"user": torch.zeros(2, 4), "item": torch.zeros(2, 4)}, dense=torch.zeros(2, 1)).shape
         torch.Size([2, 1])
     """
@@ -110,4 +110,4 @@ class Model(nn.Module, ABC):
 
     def scores(self, outputs: Tensor) -> Tensor:
         """Returns the scores for the metrics, float [m, L] in 0..1: by `loss_function`, the predicted probabilities."""
-        return self.loss_function.scores(outputs).view(len(outputs), -1)
+        return self.loss_function.scores(outputs).view(outputs.shape[0], -1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,13 +15,12 @@ from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import SCORE_BINS
+from esd.services.wire.trained_models import dense_arrays
 from esd.worker.models import build_model
 from esd.worker.models.model import Batch
 from esd.worker.models.own import failures_named
 from esd.worker.training.device import prepare_device
 from esd.worker.training.embeddings import Embedder
-
-_PARTS = ("parameter/", "buffer/")  # prefixes of DenseParameters.save; to_npz uses plain names
 
 
 class Scorer:
@@ -41,8 +39,7 @@ class Scorer:
         self._name = job.model.name
         self._model = build_model(job)
         self._embed = Embedder(job)
-        with np.load(io.BytesIO(dense), allow_pickle=False) as arrays:
-            saved = {_plain(name): torch.from_numpy(arrays[name]) for name in arrays.files if _is_of_model(name)}
+        saved = {name: torch.from_numpy(values) for name, values in dense_arrays(dense).items()}
         try:
             self._model.load_state_dict(saved)
         except RuntimeError as error:
@@ -82,14 +79,3 @@ class Scorer:
 
 def _bins(scores: Tensor) -> NDArray[np.uint16]:
     return (scores * SCORE_BINS).clamp(0, SCORE_BINS - 1).numpy().astype(np.uint16)
-
-
-def _is_of_model(name: str) -> bool:
-    """Tells a parameter or a buffer from the optimizer's state and the errors of gradients of low rank."""
-    return name.startswith(_PARTS) or "/" not in name
-
-
-def _plain(name: str) -> str:
-    for part in _PARTS:
-        name = name.removeprefix(part)
-    return name

@@ -65,6 +65,11 @@ class _Table:
         self.skipped = 0
 
     @property
+    def schema(self) -> Schema:
+        """The description of the columns that are read."""
+        return self._schema
+
+    @property
     def timed(self) -> bool:
         """Whether samples have times."""
         return self._schema.time is not None

@@ -39,7 +39,7 @@ class EsdOptions(MechanismOptions):
         eviction_term: whether expected costs contain the evict pushes that a row's entry into a full cache may cause.
 
     Example:
-        >>> job = esd.TrainedModel.load("model.npz").job
+        >>> job = esd.load("model").job
         >>> replace(job, mechanism="esd", mechanism_options=esd.EsdOptions(alpha=0.5)).options.alpha
         0.5
     """

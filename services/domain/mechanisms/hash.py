@@ -17,7 +17,7 @@ class HashOptions(MechanismOptions):
         hash_field: number of the field whose values decide; None: the mechanism chooses one.
 
     Example:
-        >>> job = esd.TrainedModel.load("model.npz").job
+        >>> job = esd.load("model").job
         >>> replace(job, mechanism="hash", mechanism_options=esd.HashOptions(hash_field=2))
         Traceback (most recent call last):
         esd.errors.InvalidArgument: hash_field is 2, it must be in 0..1

@@ -19,7 +19,7 @@ class JointOptions(MechanismOptions):
         horizon: batches that one decision looks at, its own included, 1..64.
 
     Example:
-        >>> job = esd.TrainedModel.load("model.npz").job
+        >>> job = esd.load("model").job
         >>> replace(job, mechanism="joint", mechanism_options=esd.JointOptions(horizon=3)).options.horizon
         3
     """

@@ -35,7 +35,7 @@ class LaiaOptions(MechanismOptions):
         laia_reading: the copies that count as being at hand.
 
     Example:
-        >>> job = esd.TrainedModel.load("model.npz").job
+        >>> job = esd.load("model").job
         >>> options = esd.LaiaOptions(esd.LaiaReading.TEXT)
         >>> replace(job, mechanism="laia", mechanism_options=options).options.laia_reading.value
         'text'

@@ -46,7 +46,7 @@ class Sync:
         figures: the class of its figures.
 
     Example:
-        >>> job = esd.TrainedModel.load("model.npz").job
+        >>> job = esd.load("model").job
         >>> str(job.sync), job.sync.exact
         ('on-demand', True)
     """

@@ -17,7 +17,7 @@ from esd.data import open_data
 from esd.services.domain.batches import SampleBatch
 from testbed.auc import exact_auc
 from tests.support.command import esd, esd_here
-from tests.support.models import assert_same_model
+from tests.support.models import assert_same_model, model_arrays
 from tests.support.processes import children_of, is_running
 
 POLL_SECONDS = 0.05  # between looks at other processes, which need the processor more
@@ -41,7 +41,7 @@ def test_what_a_program_reads(tmp_path: Path) -> None:
     log = str(tmp_path / "decisions.jsonl")
     finished = esd(
         "train", "--data", "flights", "--workers", "2", "--batch", "128", "--dim", "16", "--iterations", "200",
-        "--optimizer", "adagrad", "--lr", "0.02", "--seed", "1", "--json", "--out", str(tmp_path),
+        "--optimizer", "adagrad", "--lr", "0.02", "--seed", "1", "--json", "--no-graphs", "--out", str(tmp_path),
         "--workloads", "balanced", "--measured-links", "--horizon", "2", "--budget", "auto", "--decision-log", log,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
@@ -72,13 +72,13 @@ def test_what_a_program_reads(tmp_path: Path) -> None:
     assert result["loss"] < constant_loss - 0.01
     assert result["auc"] > exact_auc(popularity_scores(samples), samples.labels[:, 0]) + 0.05
 
-    with np.load(tmp_path / "model.npz") as model:
-        np.testing.assert_array_equal(model["ids"], np.unique(samples.by_field))
-        assert model["rows"].shape == (len(model["ids"]), 16)
-        assert model["rows"].dtype == np.float32
-        assert model["versions"].dtype == np.int64
-        assert model["versions"].min() >= 1
-        assert any(name.startswith("dense/") for name in model.files)
+    model = model_arrays(tmp_path / "model")
+    np.testing.assert_array_equal(model["ids"], np.unique(samples.by_field))
+    assert model["rows"].shape == (len(model["ids"]), 16)
+    assert model["rows"].dtype == np.float32
+    assert model["versions"].dtype == np.int64
+    assert model["versions"].min() >= 1
+    assert any(name.startswith("dense/") for name in model)
 
     replay = esd("simulate", "--data", "flights", "--seed", "1", "--replay", log, "--json")
     assert replay.returncode == 0, replay.stderr
@@ -93,7 +93,19 @@ def test_what_a_program_reads(tmp_path: Path) -> None:
 def test_a_command_that_is_ended_leaves_no_service_behind(
     tmp_path: Path, number: signal.Signals, code: int, cold_python: None
 ) -> None:
-    command = [sys.executable, "-m", "esd.cli", "train", "--workers", "1", "--links", "1m", "--out", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "esd.cli",
+        "train",
+        "--workers",
+        "1",
+        "--links",
+        "1m",
+        "--no-graphs",
+        "--out",
+        str(tmp_path),
+    ]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
         log = tmp_path / "logs" / "worker-0.log"
         while not (log.exists() and "registered" in log.read_text()):
@@ -218,7 +230,7 @@ def test_a_malformed_record_ends_the_run_and_names_its_place(tmp_path: Path) -> 
 def test_several_seeds_make_the_models_of_single_runs(tmp_path: Path) -> None:
     run = (
         "train", "--data", "synthetic:zipf?fields=4&keys=500", "--workers", "2", "--batch", "16", "--dim", "4",
-        "--cache-rows", "200", "--iterations", "6", "--json",
+        "--cache-rows", "200", "--iterations", "6", "--json", "--no-graphs",
     )  # fmt: skip
     both = esd_here(*run, "--seeds", "2", "--seed", "3", "--out", str(tmp_path))
     assert both.returncode == 0, both.stderr

@@ -8,7 +8,6 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from esd.run.cluster import LocalCluster
@@ -18,6 +17,7 @@ from esd.run.prepare import prepare
 from esd.run.train import train, train_on
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.state import JobPhase
+from tests.support.models import model_arrays
 
 OPTIONS = RunOptions(
     data="synthetic:zipf?samples=1200&fields=4&keys=500",
@@ -65,8 +65,9 @@ async def test_a_run_within_a_running_loop_reports_what_happens(
     assert [each.iteration for each in evaluated] == [20, 40, 60, 80, ITERATIONS]
     assert [event.iteration for event in between if isinstance(event, Checkpointed)][-1] == ITERATIONS
     assert run.result()["held_out"]["auc"] == run.evaluations[-1].quality.auc
-    with np.load(tmp_path / "model.npz") as model:
-        assert len(model["ids"]) > 0
+    model = model_arrays(tmp_path / "model")
+    assert {"model.onnx", "model.pt2", "history.parquet"} <= {path.name for path in (tmp_path / "model").iterdir()}
+    assert len(model["ids"]) > 0
     assert capfd.readouterr() == ("", "")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
@@ -93,7 +94,7 @@ async def test_a_run_that_is_cancelled_ends_its_services_and_is_resumed(tmp_path
             case Checkpointed(iteration=iteration) if iteration >= 10:
                 reached.set()
 
-    running = asyncio.create_task(train(slow, listen, out=tmp_path, checkpoint_dir=kept))
+    running = asyncio.create_task(train(slow, listen, out=tmp_path, checkpoint_dir=kept, graphs=False))
     async with asyncio.timeout(240):
         await reached.wait()
     running.cancel()
@@ -102,7 +103,7 @@ async def test_a_run_that_is_cancelled_ends_its_services_and_is_resumed(tmp_path
     assert all(service.process.returncode is not None for service in clusters[0].services)
 
     events: list[Event] = []
-    run = await train(replace(slow, links="1g"), events.append, out=tmp_path, checkpoint_dir=kept)
+    run = await train(replace(slow, links="1g"), events.append, out=tmp_path, checkpoint_dir=kept, graphs=False)
     (resumed,) = [event for event in events if isinstance(event, Resumed)]
     assert 10 <= resumed.iteration < 120
     assert run.state.iterations_confirmed == 120

@@ -9,6 +9,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from esd.services.domain.features import numbered_ids
+from esd.services.domain.jobs import JobSpec, ModelSpec
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 from hardening.chaos.bad_days import OPTIONS as BAD_DAY
 from hardening.chaos.bad_days import draw_bad_days
 from hardening.chaos.faults import draw_faults
@@ -16,6 +19,7 @@ from hardening.chaos.pausing import PausingStream
 from hardening.chaos.system import OPTIONS
 from hardening.chaos.verdict import difference
 from hardening.chaos.ways import DENSE_SUMS, KINDS, WAYS, draw_ways
+from tests.support.models import save_model
 from tests.support.simple_clients import samples
 
 
@@ -94,16 +98,15 @@ async def test_a_stream_yields_nothing_while_it_pauses():
         assert list(map(len, await reading)) == [8, 8]
 
 
-def model(folder, **changes):
-    arrays = {
-        "ids": np.arange(3, dtype=np.uint64),
-        "versions": np.array([2, 1, 5]),
-        "rows": np.ones((3, 2), np.float32),
-        "dense/w": np.full(4, 2.0, np.float32),
-        "model": np.array("wdl of 3 features"),
-    }
-    folder.mkdir()
-    np.savez(folder / "model.npz", **arrays | changes)
+def model(folder, *, versions=(2, 1, 5), features=3, dense=None):
+    table = TableSpec("embeddings", 2, OptimizerSpec(), 0, 0.1)
+    job = JobSpec(
+        name="clicks", workers=1, features=numbered_ids(features), dense_features=1, batch_size=2, workloads=(2,),
+        mechanism="joint", policy="emark", seed=0, window=2, tables=(table,), parameter_servers=("none",),
+        model=ModelSpec("wdl", (8,), OptimizerSpec()),
+    )  # fmt: skip
+    rows = np.arange(3, dtype=np.uint64), np.ones((3, 2), np.float32), np.array(versions)
+    save_model(folder / "model", job, {"w": np.full(4, 2.0, np.float32)} | (dense or {}), embeddings=rows)
     return folder
 
 
@@ -111,10 +114,10 @@ def model(folder, **changes):
     ("changes", "expected"),
     [
         ({}, 0.0),
-        ({"dense/w": np.array([2, 2, 2, 2.004], np.float32)}, 1e-3),
-        ({"versions": np.array([2, 1, 6])}, float("inf")),
-        ({"model": np.array("wdl of 4 features")}, float("inf")),
-        ({"dense/other": np.zeros(2, np.float32)}, float("inf")),
+        ({"dense": {"w": np.array([2, 2, 2, 2.004], np.float32)}}, 1e-3),
+        ({"versions": (2, 1, 6)}, float("inf")),
+        ({"features": 4}, float("inf")),
+        ({"dense": {"other": np.zeros(2, np.float32)}}, float("inf")),
     ],
     ids=["same", "near", "trained once more", "of other samples", "larger"],
 )

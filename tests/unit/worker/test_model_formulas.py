@@ -1,6 +1,6 @@
 """The output of each model, against its formulas written out in plain torch: sample by sample, pair by pair.
 
-The parameters are named, so that these functions also explain the arrays of a `model.npz`.
+The parameters are named, so that these functions also explain the arrays of a `dense.safetensors`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from esd.run.sorted_rows import SortedRows
+from esd.model.sorted_rows import SortedRows
 from esd.services.domain.rows import RowBlock
 
 DIMENSION, WIDTH = 3, 5  # a row has two floats of optimizer state
