@@ -65,7 +65,7 @@ class Watched:
         peak: most memory of each kind of process and of all together, bytes.
         last: the latest sample of it.
         state: of the job, as last seen.
-        killed: what was killed, with the number of trained ids.
+        killed: the services that were killed, with the number of trained ids.
         lowest_available: the least memory that the machine had available, bytes.
     """
 
@@ -80,7 +80,7 @@ class Watched:
     _epoch: int = 0  # in which the last process was killed
 
     def look(self) -> None:
-        """Samples the memory, asks for the state, and kills what is due."""
+        """Samples the memory, asks for the state, and kills the services that are due."""
         processes = dict(processes_below(self.command))
         sample = dict.fromkeys([*_KINDS.values(), "command"], 0)
         for process, kind in processes.items():

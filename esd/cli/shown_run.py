@@ -26,8 +26,6 @@ from esd.run.events import (
     NotCancelled,
     OpeningData,
     Progressed,
-    RecordKept,
-    RecordNotKept,
     Resumed,
     Retrying,
     SchemaChanged,
@@ -38,6 +36,7 @@ from esd.run.events import (
     Unanswered,
     VariableUnread,
 )
+from esd.run.output_events import RecordKept, RecordNotKept
 from esd.run.pace import Pace
 from esd.services.domain.state import JobState
 

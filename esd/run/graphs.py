@@ -11,8 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from esd.run.events import GraphsNotWritten, Listener
+from esd.run.events import Listener
 from esd.run.local_settings import without_settings
+from esd.run.output_events import GraphsNotWritten
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.extras import require_torch

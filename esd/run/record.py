@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from esd.dispatcher.service.page.saved import saved_page
-from esd.run.events import Event, Listener, Progressed, RecordKept, RecordNotKept
+from esd.run.events import Event, Listener, Progressed
+from esd.run.output_events import RecordKept, RecordNotKept
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import EsdError
 from esd.services.runtime.whole_files import write_whole

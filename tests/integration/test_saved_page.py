@@ -14,8 +14,9 @@ import pytest
 from esd.dispatcher.service.app import serve_dispatcher
 from esd.dispatcher.service.page.saved import saved_page
 from esd.dispatcher.service.settings import DispatcherSettings
-from esd.run.events import Event, Progressed, RecordKept, RecordNotKept, Started
+from esd.run.events import Event, Progressed, Started
 from esd.run.options import RunOptions
+from esd.run.output_events import RecordKept, RecordNotKept
 from esd.run.train import train
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import NotFound

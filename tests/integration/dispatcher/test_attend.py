@@ -51,7 +51,7 @@ async def read_until_answered(call: Any, sequence: int, plans: list[Any]) -> lis
 
 
 class GatedLink(Traffic):
-    """Holds back what arrives until it is opened, and keeps the sizes of the parts."""
+    """Holds back all that arrives until it is opened, and keeps the sizes of the parts."""
 
     chunk_bytes = 32
 

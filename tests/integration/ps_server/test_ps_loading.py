@@ -1,4 +1,4 @@
-"""A parameter server with many rows in its checkpoint directory: what it answers until they are loaded."""
+"""A parameter server with many rows in its checkpoint directory, and its answers until they are loaded."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ async def test_a_start_that_fails_is_tried_again_and_counts(services: Services) 
     cluster = await services.cluster("die fail fail serve")
     told: list[Event] = []
     async with asyncio.timeout(110):
-        work = running_again(cluster.parameter_servers[0], 3)
+        work = running_again(cluster.servers[0], 3)
         assert await cluster.see_through(work, 3, told.append) == "done"
     assert told == [ServiceRestarted("ps-0", 3, pause) for pause in (0, 0.01, 0.02)]
     assert [str(each).partition(" started again")[2] for each in told] == ["", " in 0.01 s", " in 0.02 s"]
@@ -112,7 +112,7 @@ async def test_one_that_does_not_get_ready_keeps_no_other_from_being_started_aga
 
     async def work() -> None:
         await running_again(cluster.workers[0], 1)
-        assert cluster.parameter_servers[0].restarts < 2  # it was not given up yet
+        assert cluster.servers[0].restarts < 2  # it was not given up yet
 
     async with asyncio.timeout(110):
         await cluster.see_through(work(), 5)
@@ -130,7 +130,7 @@ async def test_one_that_is_not_ready_in_time_is_stopped_and_started_again(
             await asyncio.sleep(0.01)
         while not any(isinstance(each, ServiceNotReady) and "not ready within 1 s" in str(each) for each in told):  # noqa: ASYNC110 - it tells nobody else
             await asyncio.sleep(0.01)
-        await running_again(cluster.parameter_servers[0], 2)
+        await running_again(cluster.servers[0], 2)
 
     async with asyncio.timeout(110):
         await cluster.see_through(work(), 20, told.append)
