@@ -94,7 +94,8 @@ async def test_many_small_pieces_take_no_more_memory_than_is_counted(size: int) 
         with ByteBudget(1 << 20, "KNOB").share() as share:
             _, data = await receive_upload(chunks(), lambda _: "a test", 1 << 20, "LIMIT", share)
             most = tracemalloc.get_traced_memory()[1]
-            assert most < share.held + 50_000  # a list of the pieces has 8 bytes for each, and the pieces
+            # A list of the pieces has 8 bytes for each, 160 kB, and the pieces. Other threads may allocate, too.
+            assert most < share.held + 100_000
     finally:
         tracemalloc.stop()
     assert data == bytes(at % 256 for at in range(count * size))
