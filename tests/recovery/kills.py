@@ -16,7 +16,7 @@ from esd.run import prepare
 from esd.run.cluster import LocalCluster
 from esd.run.options import RunOptions
 from esd.run.services import ServiceProcess
-from esd.run.stream import TrainingStream, training_stream
+from esd.run.stream import OpenData, TrainingStream, training_stream
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
@@ -91,8 +91,8 @@ class HeldBack(TrainingStream):
 def interrupted_run(options: RunOptions, interruption: Interruption, **where: Any) -> dict[str, Any]:
     """Trains as `training.run` does, with an interruption at the right moment, however late the run is polled."""
 
-    def held_back(chosen: RunOptions) -> TrainingStream:
-        stream = training_stream(chosen)
+    def held_back(chosen: RunOptions, opened: OpenData | None) -> TrainingStream:
+        stream = training_stream(chosen, opened)
         looked_at = LOOKAHEAD if options.sync == "proactive" else 0  # of the batches behind the one that is planned
         ahead = (interruption.iteration + AHEAD + looked_at) * stream.batch_size
         return HeldBack(

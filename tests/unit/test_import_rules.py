@@ -64,7 +64,7 @@ UPWARD = [
     ("esd.services.domain", "pydantic", "Cores and the vocabulary"),
     ("esd.ps_server.service", "redis", "redis"),
     ("esd.dispatcher.service", "torch", "torch"),
-    ("esd.run", "esd.worker.training.trained", "The driver, the dispatcher and the parameter server"),
+    ("esd.run", "esd.worker.training.scorer", "The driver, the dispatcher and the parameter server"),
     ("esd.worker.service", "prometheus_client", "prometheus_client"),
     ("esd.run", "rich", "typer and rich"),
     ("esd.advice", "typer", "typer and rich"),

@@ -17,9 +17,11 @@ from esd.services.domain.tables import OptimizerSpec, TableSpec
 from esd.services.wire.trained_models import DENSE, PARAMETERS, input_names
 from esd.worker.graphs import dense_part, example_inputs, export
 from esd.worker.models import MODELS, build_model
+from esd.worker.models.graphs import TripleModel
 
 SINGLES = (Feature("user"), Feature("item"), Feature("item.brand"), Feature("seen", pooling=Pooling.MEAN, max_length=4))
 LISTS = (Feature("user"), Feature("item"), Feature("seen", pooling=Pooling.LIST, max_length=5))
+TRIPLE = (Feature("head"), Feature("relation", table=1), Feature("tail"))
 OWN = {
     "examples.visits.net:Net": SINGLES,
     "tests.support.list_model:Net": LISTS,
@@ -34,9 +36,12 @@ def save_parameters(model, folder):
 
 @pytest.mark.parametrize("name", [*MODELS, *OWN])
 def test_an_exported_model_computes_the_same_scores(make_job, tmp_path, name):
-    features = OWN.get(name, LISTS if name == "tbsm" else SINGLES)
-    table = TableSpec("clicks", 4, OptimizerSpec(), 7, 0.1)
-    job = replace(make_job(model=name), features=features, tables=(table,), labels=("clicked",))
+    of_graphs = name in MODELS and issubclass(MODELS[name], TripleModel)
+    features = TRIPLE if of_graphs else OWN.get(name, LISTS if name == "tbsm" else SINGLES)
+    second = 4 // MODELS[name].relation_share if of_graphs else 4
+    tables = [TableSpec(each, dimension, OptimizerSpec(), 7, 0.1) for each, dimension in (("one", 4), ("two", second))]
+    tables = tables[: 1 + max(each.table for each in features)]
+    job = replace(make_job(model=name), features=features, tables=tuple(tables), labels=("clicked",))
     model = build_model(job)
     with torch.no_grad():
         for parameter in model.parameters():
