@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 import esd
 from esd.model.network import OnnxNetwork, TorchNetwork
 from esd.services.domain.features import Feature, Pooling
+from esd.services.domain.losses import Loss
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from esd.services.wire.trained_models import DENSE, PARAMETERS, input_names
 from esd.worker.graphs import dense_part, example_inputs, export
@@ -42,6 +43,8 @@ def test_an_exported_model_computes_the_same_scores(make_job, tmp_path, name):
     tables = [TableSpec(each, dimension, OptimizerSpec(), 7, 0.1) for each, dimension in (("one", 4), ("two", second))]
     tables = tables[: 1 + max(each.table for each in features)]
     job = replace(make_job(model=name), features=features, tables=tuple(tables), labels=("clicked",))
+    if of_graphs:
+        job = replace(job, model=replace(job.model, loss=Loss.OWN))
     model = build_model(job)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -43,7 +43,7 @@ def test_parameters_of_equal_shape_start_differently(make_job):
 def test_unknown_models_are_refused(make_job):
     with pytest.raises(
         InvalidArgument,
-        match=r"'xyz' is unknown, choose one of wdl, dfm, dcn, dlrm, .*tbsm, .*rotate, or your own as package",
+        match=r"'xyz' is unknown, choose one of wdl, dfm, dcn, dlrm, .*rotate, or your own as package",
     ):
         build_model(make_job(model="xyz"))
 
