@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -150,8 +151,7 @@ class Run:
         with new_folder(path) as writer:
             for name in digests_of(source):
                 with writer.open(name) as copy, (source / name).open("rb") as file:
-                    while content := file.read(1 << 20):
-                        copy.write(content)
+                    shutil.copyfileobj(file, copy)
         return path
 
     def _cancel(self) -> None:

@@ -33,8 +33,6 @@ MLMODEL, DIGESTS = "MLmodel", "SHA256SUMS"
 TABLES, IDS, ROWS, VERSIONS = "tables", "ids.npy", "rows.npy", "versions.npy"
 FORMAT = 1
 
-_CHUNK_BYTES = 1 << 20
-
 
 class FolderWriter:
     """Writes the files of one model's folder, with their digests.
@@ -173,14 +171,11 @@ def digest_of(path: Path) -> str:
     Raises:
         InvalidArgument: the file cannot be read.
     """
-    found = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                found.update(chunk)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InvalidArgument(f"{path} cannot be read: {error.strerror}") from None
-    return found.hexdigest()
 
 
 def digests_of(folder: Path) -> dict[str, str]:

@@ -21,7 +21,7 @@ from esd.run.services import (
     START_SECONDS,
     ServiceProcess,
     Spawn,
-    bytes_of_rows,
+    bytes_of_files,
     held_address,
     spawn_module,
     start_service,
@@ -34,6 +34,7 @@ from esd.services.runtime.process import STOP_WITH_STDIN
 
 # Of the driver and of every service, at rest with 2 workers: 11 to 14.
 _THREADS_OF_A_PROCESS = 11
+ROW_FILES = "*/shard-*/rows-*"  # of a checkpoint directory, which a parameter server loads when it starts
 
 T = TypeVar("T")
 
@@ -197,7 +198,7 @@ class LocalCluster:
         """Starts the cluster's own Valkey, of which the parameter servers then know the URL alone."""
         address = self._stack.enter_context(held_address())
         spawn = spawn_module("esd.run.valkey_process", address, str(directory))
-        stored = partial(valkey.stored_bytes, directory)
+        stored = partial(bytes_of_files, directory, valkey.LOADED_FILES)
         self.stores.append(await start_service("valkey", spawn, {}, self._logs, stored))
         await self.stores[0].wait_ready()
         self._settings = replace(self._settings, store=valkey.url_at(address), checkpoint_dir=None)
@@ -206,7 +207,7 @@ class LocalCluster:
         spawn = spawn_module("esd.ps_server")
         for shard in range(self._settings.shards):
             settings = self._settings.server(shard)
-            stored = partial(bytes_of_rows, self._settings.checkpoint_dir)
+            stored = partial(bytes_of_files, self._settings.checkpoint_dir, ROW_FILES)
             await self._start_one(self.parameter_servers, f"ps-{shard}", spawn, "ESD_PS_", settings, stored)
 
     async def _start_dispatcher(self) -> None:

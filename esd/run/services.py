@@ -177,10 +177,10 @@ def _bound_socket() -> socket.socket:
     )
 
 
-def bytes_of_rows(checkpoint_dir: Path | None) -> int:
-    """Returns the bytes of all files of rows in a checkpoint directory; 0 without one."""
+def bytes_of_files(directory: Path | None, pattern: str) -> int:
+    """Returns the bytes of all files below a directory whose paths match; 0 without a directory."""
     size = 0
-    for path in () if checkpoint_dir is None else checkpoint_dir.glob("*/shard-*/rows-*"):
+    for path in () if directory is None else directory.glob(pattern):
         with contextlib.suppress(FileNotFoundError):  # a server has just removed it
             size += path.stat().st_size
     return size

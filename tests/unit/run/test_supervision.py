@@ -13,8 +13,9 @@ import pytest
 
 from esd.run import services as running_services
 from esd.run import supervision
+from esd.run.cluster import ROW_FILES
 from esd.run.events import Event, ServiceNotReady, ServiceRestarted
-from esd.run.services import ServiceFailed, ServiceProcess, bytes_of_rows
+from esd.run.services import ServiceFailed, ServiceProcess, bytes_of_files
 from esd.run.supervision import Supervisor, pauses_between_restarts
 from esd.services.domain.errors import Unavailable
 
@@ -145,12 +146,12 @@ async def test_a_server_has_the_longer_to_get_ready_the_more_rows_it_loads(
     with (folder / "rows-50").open("wb") as rows:
         rows.truncate(12 * 2**20)  # 1.5 s
     service = await services.make("ps-0", "wait")
-    service.stored_bytes = partial(bytes_of_rows, tmp_path / "kept")
+    service.stored_bytes = partial(bytes_of_files, tmp_path / "kept", ROW_FILES)
     began = time.monotonic()
     with pytest.raises(Unavailable, match="not ready within 2 s that 12 MiB of stored rows give it"):
         await service.wait_ready()
     assert time.monotonic() - began >= 1.6
-    service.stored_bytes = partial(bytes_of_rows, None)
+    service.stored_bytes = partial(bytes_of_files, None, ROW_FILES)
     with pytest.raises(Unavailable, match=r"not ready within 0 s; its log"):
         await service.wait_ready()
 
