@@ -393,7 +393,9 @@ async def test_any_number_of_restarts_while_the_stream_pauses_is_survived(dispat
         for restarts in range(8):
             await state_when(
                 dispatcher.client,
-                lambda state, restarts=restarts: state.iterations_confirmed == 3 and len(state.recoveries) == restarts,
+                lambda state, restarts=restarts: (
+                    (state.iterations_confirmed, state.checkpoint, len(state.recoveries)) == (3, 2, restarts)
+                ),
             )
             assert workers[0].membership is not None
             await workers[0].send(FailureReport("the power failed", workers[0].membership.epoch))
