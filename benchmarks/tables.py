@@ -8,7 +8,7 @@ of JSON per size and store:
 - memory of each service above its start, in bytes per row, and of all of them in bytes: proportional set sizes, sampled
   every second; `peak` is the largest sample, `end` the last one,
 - disk that checkpoints and rows take,
-- an iteration in the median, and how much longer the iterations at the last two checkpoints took,
+- an iteration in the median, and how much longer the iterations at the last two checkpoints took, and at every one,
 - decision: the median time of a decision over the last 1,024 iterations,
 - recovery: from a `kill -9` of the parameter server to the first iteration that all workers train afterwards; null with
   another store than a directory, or if the job failed, with the reason.
@@ -125,12 +125,12 @@ class Course:
         each = [(later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in pairs]
         return spans, statistics.median(each)
 
-    def stalls(self, every: int) -> list[float]:
+    def stalls(self, every: int) -> dict[int, float]:
         """Returns how much longer than a median iteration the longest iteration at each checkpoint took, in seconds."""
         spans, usual = self.seconds_of_iterations()
         cuts = range(every, max(spans), every)
-        near = [[span for at, span in spans.items() if cut - 2 <= at < cut + every // 2] for cut in cuts]
-        return [max(found) - usual for found in near if found]
+        near = {cut: [span for at, span in spans.items() if cut - 2 <= at < cut + every // 2] for cut in cuts}
+        return {cut: max(found) - usual for cut, found in near.items() if found}
 
 
 def measure(store: str, millions: float, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -174,6 +174,7 @@ def measure(store: str, millions: float, arguments: argparse.Namespace) -> dict[
                 raise
             seconds, failure = None, str(error)  # what was measured before the fault still counts
     start, end = course.samples[0], course.samples[-1]
+    stalls = course.stalls(arguments.every)
     peak = {name: max(sample.get(name, 0) for sample in course.samples) for name in start}
     return {
         "store": store,
@@ -186,7 +187,8 @@ def measure(store: str, millions: float, arguments: argparse.Namespace) -> dict[
         "times_of_rows": sum(peak[name] - start[name] for name in _ROW_SERVICES if name in start) / (rows * row_bytes),
         "disk_times_of_rows": disk / (rows * row_bytes),
         "iteration_seconds": course.seconds_of_iterations()[1],
-        "stall_seconds": statistics.mean(course.stalls(arguments.every)[-2:]),
+        "stall_seconds": statistics.mean(list(stalls.values())[-2:]),
+        "stall_seconds_at_rows": {cut * BATCH * FIELDS: stall for cut, stall in stalls.items()},
         "decision_seconds": course.decision_seconds,
         "recovery_seconds": seconds,
         "failure": failure,

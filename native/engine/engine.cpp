@@ -291,9 +291,8 @@ void Engine::place_slots(FlushPlans& plans) const {
   }
 }
 
-FlushPlans Engine::flush(Arena&& arena) {
+FlushPlans Engine::flush() {
   FlushPlans plans;
-  plans.arena = std::move(arena);
   plans.iteration = state_.iteration;
   const bool prepared = prepared_;
   check_in();

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -92,11 +93,13 @@ class Engine {
   void look_ahead(const std::uint64_t* ids, std::size_t count, std::uint32_t iteration);
 
   // Makes the workers push everything that the parameter server lacks. All rows are clean afterwards.
-  FlushPlans flush(Arena&& arena);
+  FlushPlans flush();
 
   // The whole state as bytes, and back (snapshot.cpp). Where `warm` is false, the caches are left empty. A prepared
   // batch is no part of a snapshot, and forgotten by `restore`. Where the way keeps pushes back, `snapshot` throws
-  // std::logic_error until a flush.
+  // std::logic_error until a flush. `room(size)` returns the place of the bytes.
+  using Room = std::function<char*(std::size_t)>;
+  void snapshot(const Room& room);
   std::string snapshot();
   void restore(const char* data, std::size_t size, bool warm);
 
@@ -147,6 +150,7 @@ class Engine {
   void place_slots(FlushPlans& plans) const;
 
   std::string save(const SavedSync& saved);
+  void save(const SavedSync& saved, const Room& room);
   SavedSync load(const char* data, std::size_t size, bool warm);
   void load_uncached(std::vector<UncachedRow>&& saved, bool complete);
 

@@ -212,7 +212,7 @@ void run_iteration(esd::Engine& engine, Random& random, std::uint64_t universe, 
   }
   if (random.below(3) == 0) engine.training_shares(scores.data());
   check_joint(engine, random, link_costs, samples);
-  if (random.below(10) == 0) engine.flush({});
+  if (random.below(10) == 0) engine.flush();
 
   std::vector<std::int32_t> assignment(samples);
   for (std::int32_t& worker : assignment) worker = present[random.below(present.size())];
@@ -248,7 +248,7 @@ void use_savepoint(esd::Engine& engine, Random& random, std::uint64_t universe, 
   const auto run = [&](Random& draws) {
     engine.roll_back(before);
     run_iteration(engine, draws, universe, samples, fields, tables, drawn.looks_ahead, drawn.present, nullptr);
-    const esd::FlushPlans flush = engine.flush({});
+    const esd::FlushPlans flush = engine.flush();
     return std::pair(std::vector(flush.arena.u64.begin(), flush.arena.u64.end()), engine.savepoint().state);
   };
   Random again = random;
@@ -285,7 +285,7 @@ void run_job(Random& random) {
                   drawn.looks_ahead, drawn.present, admission.get());
     if (random.below(20) == 0) use_savepoint(engine, random, universe, samples, fields, sizes.size(), drawn);
     if (random.below(40) != 0) continue;
-    engine.flush({});
+    engine.flush();
     use_snapshot(engine, random);
   }
 }

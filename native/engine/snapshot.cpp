@@ -23,23 +23,45 @@ namespace {
 constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '7'};
 constexpr char kMagicBefore[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '6'};  // of engines that released no row
 
+// Counts the bytes that a `Writer` will write.
+class Counter {
+ public:
+  template <typename T>
+  void put(const T&) {
+    size_ += sizeof(T);
+  }
+  template <typename T>
+  void put_block(const T*, std::size_t count) {
+    size_ += sizeof(std::uint64_t) + count * sizeof(T);
+  }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::size_t size_ = 0;
+};
+
 class Writer {
  public:
+  explicit Writer(char* at) : at_(at) {}
+
   template <typename T>
   void put(const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    write(&value, sizeof value);
   }
   template <typename T>
   void put_block(const T* values, std::size_t count) {
     put(std::uint64_t{count});
-    bytes_.append(reinterpret_cast<const char*>(values), count * sizeof(T));
+    write(values, count * sizeof(T));
   }
-  void reserve(std::size_t size) { bytes_.reserve(size); }
-  std::string& bytes() { return bytes_; }
 
  private:
-  std::string bytes_;
+  void write(const void* bytes, std::size_t size) {
+    if (size > 0) std::memcpy(at_, bytes, size);
+    at_ += size;
+  }
+
+  char* at_;
 };
 
 class Reader {
@@ -93,7 +115,8 @@ struct SavedCopy {
 };
 
 // Copies of pinned rows are in no order.
-void save_cache(const CacheMirror& cache, const StateIndex& index, Writer& out) {
+template <typename Out>
+void save_cache(const CacheMirror& cache, const StateIndex& index, Out& out) {
   Slots order;
   cache.policy->list(order);
   const auto ordered = static_cast<std::uint32_t>(order.size());
@@ -135,7 +158,8 @@ void load_cache(CacheMirror& cache, Reader& in) {
   cache.restore_table_slots(std::move(slots_of_tables));
 }
 
-void save_directory(const CopyDirectory& directory, Writer& out) {
+template <typename Out>
+void save_directory(const CopyDirectory& directory, Out& out) {
   out.put_block(directory.records().data(), directory.records().size());
   out.put_block(directory.free_records().data(), directory.free_records().size());
 }
@@ -165,7 +189,8 @@ RowState present_form(const RowStateBefore& row) {
           trainings, row.location, row.pinned,  row.life, row.slot};
 }
 
-void save_rows(const StateIndex& index, Writer& out) {
+template <typename Out>
+void save_rows(const StateIndex& index, Out& out) {
   out.put(index.size());
   out.put_block(index.unused().data(), index.unused().size());
   for (RowNumber row = 0; row < index.size(); ++row) {
@@ -228,6 +253,8 @@ void Engine::load_uncached(std::vector<UncachedRow>&& saved, bool complete) {
   }
 }
 
+void Engine::snapshot(const Room& room) { save(sync_->save(), room); }
+
 std::string Engine::snapshot() { return save(sync_->save()); }
 
 // The part of the way is empty in its state: the copy has all of it.
@@ -241,34 +268,48 @@ void Engine::roll_back(const Savepoint& before) {
 void Engine::restore(const char* data, std::size_t size, bool warm) { sync_->restore(load(data, size, warm)); }
 
 std::string Engine::save(const SavedSync& saved) {
+  std::string bytes;
+  save(saved, [&](std::size_t size) {
+    bytes.resize(size);
+    return bytes.data();
+  });
+  return bytes;
+}
+
+// The state is read twice, since a buffer that grows would take twice the memory.
+void Engine::save(const SavedSync& saved, const Room& room) {
   const bool prepared = prepared_;
   check_in();
-  Writer out;
-  out.reserve(4096 + state_.index.ids() * sizeof(RowState) + memory_.memory_bytes() + cache_bytes());
-  out.put(kMagic);
-  out.put_block(state_.policy.data(), state_.policy.size());
-  out.put_block(state_.cache_sizes.data(), state_.cache_sizes.size());
-  out.put_block(state_.sizes.of_tables().data(), state_.sizes.of_tables().size());
-  out.put(state_.iteration);
-  out.put(lookups_);
-  out.put(hits_);
-  out.put(reuse_);
-  out.put(lives_.present());
-  save_rows(state_.index, out);
   const std::vector<UncachedRow> uncached = state_.uncached.records();
-  out.put_block(uncached.data(), uncached.size());
-  out.put_block(memory_.entries().data(), memory_.entries().size());
-  out.put_block(state_.hot_rows.flags().data(), state_.hot_rows.flags().size());
-  out.put(saved.workers);
-  out.put(saved.flushed);
-  out.put_block(saved.heat.data(), saved.heat.size());
-  out.put_block(saved.flags.data(), saved.flags.size());
-  out.put_block(history_.trainings().data(), history_.trainings().size());
-  for (const auto& cache : state_.caches) save_cache(*cache, state_.index, out);
-  save_directory(state_.directory, out);
+  const auto write = [&](auto& out) {
+    out.put(kMagic);
+    out.put_block(state_.policy.data(), state_.policy.size());
+    out.put_block(state_.cache_sizes.data(), state_.cache_sizes.size());
+    out.put_block(state_.sizes.of_tables().data(), state_.sizes.of_tables().size());
+    out.put(state_.iteration);
+    out.put(lookups_);
+    out.put(hits_);
+    out.put(reuse_);
+    out.put(lives_.present());
+    save_rows(state_.index, out);
+    out.put_block(uncached.data(), uncached.size());
+    out.put_block(memory_.entries().data(), memory_.entries().size());
+    out.put_block(state_.hot_rows.flags().data(), state_.hot_rows.flags().size());
+    out.put(saved.workers);
+    out.put(saved.flushed);
+    out.put_block(saved.heat.data(), saved.heat.size());
+    out.put_block(saved.flags.data(), saved.flags.size());
+    out.put_block(history_.trainings().data(), history_.trainings().size());
+    for (const auto& cache : state_.caches) save_cache(*cache, state_.index, out);
+    save_directory(state_.directory, out);
+  };
+  Counter counter;
+  write(counter);
+  char* const bytes = room(counter.size() + sizeof(std::uint64_t));
+  Writer out(bytes);
+  write(out);
   if (prepared) check_out();
-  out.put(checksum(out.bytes().data(), out.bytes().size()));
-  return std::move(out.bytes());
+  out.put(checksum(bytes, counter.size()));
 }
 
 // The checksum vouches for what follows the header; the header decides whether the snapshot is of such an engine.

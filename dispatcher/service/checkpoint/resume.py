@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from esd.services.clients.checkpoints import StoredState
 from esd.services.domain.batches import LogEntry, SampleBatch
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
+from esd.services.runtime.memory import return_freed_memory
 from esd.services.wire.batches import decode_batch
 
 _log = logging.getLogger(__name__)
@@ -63,7 +65,10 @@ async def find_starting_point(spec: JobSpec, settings: DispatcherSettings) -> St
             manifest = await _begin(spec, manifest, store, epoch)
             entries, cleared = [], True
         logged, closed = samples_after(manifest, entries)
-        if entries and not logged and not closed:
+        useless = bool(entries) and not logged and not closed
+        del entries
+        await asyncio.to_thread(return_freed_memory)  # of the entries, which are as long as the samples
+        if useless:
             await store.trim_samples(None, epoch)  # the next entry may begin anywhere
             cleared = True
         # A trim that timed out here may still run at the server. A new epoch keeps it from deleting entries logged

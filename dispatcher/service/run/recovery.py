@@ -57,6 +57,7 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
         await run_in(thread, partial(job.shadows.start, job.spec, registrations, checkpoint.planner, warm=planner.warm))
     if job.workers.waiting != members:  # a planner is made for its members, and the awaits above took time
         raise StaleEpoch("a worker was lost or restarted while the epoch began")
+    checkpoint = replace(checkpoint, planner=None)  # it is as long as the caches, and so are the reloads
     first = checkpoint.manifest.iteration
     reloads = _reloads(planner, checkpoint.manifest)
     epoch = Epoch(checkpoint.epoch, first, members, PlanLog(members, first), reloads)

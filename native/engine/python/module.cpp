@@ -167,22 +167,28 @@ class SharedEngine {
     engine_.look_ahead(ids.data(), ids.size(), iteration);
   }
 
+  // Its arena is as long as the caches, too long for the pool of the iterations' arenas.
   nb::list flush() {
     FlushPlans plans;
     {
       const ExclusiveCall call(*this);
-      plans = engine_.flush(pool_->take());
+      plans = engine_.flush();
     }
-    return to_python(std::move(plans), pool_);
+    return to_python(std::move(plans), std::make_shared<ArenaPool>());
   }
 
   nb::bytes snapshot() {
-    std::string bytes;
+    nb::object bytes;
     {
       const ExclusiveCall call(*this);
-      bytes = engine_.snapshot();
+      engine_.snapshot([&](std::size_t size) {
+        const nb::gil_scoped_acquire held;
+        bytes = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+        if (!bytes.is_valid()) nb::raise_python_error();
+        return PyBytes_AS_STRING(bytes.ptr());
+      });
     }
-    return nb::bytes(bytes.data(), bytes.size());
+    return nb::cast<nb::bytes>(bytes);
   }
 
   void restore(const nb::bytes& bytes, bool warm) {

@@ -77,6 +77,7 @@ class Sync {
   virtual void flush() = 0;
   void write_owed(unsigned worker, Arena& arena, WorkerFlush& flush) {
     owed_[worker].write(arena, flush.rows, flush.gradients);
+    owed_[worker] = {};  // as long as the caches, where an iteration owes few rows
   }
 
   // Rows are about to leave the table; their numbers may be given to others.
