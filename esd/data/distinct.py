@@ -32,17 +32,21 @@ def count_distinct(
     return distinct_ids_of(dataset)
 
 
-def distinct_ids_of(dataset: Dataset) -> int:
-    """Counts the distinct ids of a data set that is open and has an end, or recalls their number."""
+def distinct_ids_of(dataset: Dataset, enough: int | None = None) -> int:
+    """Counts the distinct ids of a data set that is open and has an end, or recalls their number.
+
+    Args:
+        dataset: the data set.
+        enough: a number of ids at which counting may stop. The result is then this number or a larger one, neither
+            time nor memory grows with the rest of the data, and nothing is remembered.
+    """
     count = recall(_KIND, dataset.fingerprint)
-    if not isinstance(count, int):
-        count = _count(dataset)
-        remember(_KIND, dataset.fingerprint, count)
-    return count
-
-
-def _count(dataset: Dataset) -> int:
+    if isinstance(count, int):
+        return count
     distinct = DistinctIds()
     for batch in dataset:
         distinct.add(batch.ids.reshape(-1))
+        if enough is not None and len(distinct) >= enough:
+            return len(distinct)
+    remember(_KIND, dataset.fingerprint, len(distinct))
     return len(distinct)

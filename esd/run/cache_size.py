@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from esd.services.domain.footprint import planned_bytes
@@ -18,15 +19,14 @@ class CacheSize:
 
     Attributes:
         rows: rows of the first table that it holds.
-        bounded_from: rows that the default share of the ids would have been, if the default is bounded by bytes; 0: it
-            is not.
+        bounded: whether it is the default and smaller than the default share of the ids, to bound its bytes.
     """
 
     rows: int
-    bounded_from: int = 0
+    bounded: bool = False
 
 
-def default_cache(distinct: int, needed: int, tables: Sequence[TableSpec], workers: int) -> CacheSize:
+def default_cache(count: Callable[[int], int], needed: int, tables: Sequence[TableSpec], workers: int) -> CacheSize:
     """Returns the cache that a worker has without an option.
 
     It is a share of the ids, at most the bytes of `DEFAULT_CACHE_BYTES` over all workers, and at least the rows that
@@ -34,16 +34,18 @@ def default_cache(distinct: int, needed: int, tables: Sequence[TableSpec], worke
     grow with the table.
 
     Args:
-        distinct: number of distinct ids of the data.
+        count: counts the distinct ids of the data, up to a number of ids at which it may stop.
         needed: the most rows that a worker's samples of one iteration may have.
         tables: of the job.
         workers: their number.
     """
+    most = DEFAULT_CACHE_BYTES // (workers * _bytes_per_row(tables))
+    distinct = count(math.ceil((max(needed, most) + 1) / DEFAULT_CACHE_RATIO))
+    least = min(distinct, needed)
     share = max(1, round(DEFAULT_CACHE_RATIO * distinct))
-    most = max(min(distinct, needed), DEFAULT_CACHE_BYTES // (workers * _bytes_per_row(tables)))
-    if share > most:
-        return CacheSize(most, bounded_from=share)
-    return CacheSize(max(share, min(distinct, needed)))
+    if share > max(least, most):
+        return CacheSize(max(least, most), bounded=True)
+    return CacheSize(max(share, least))
 
 
 def _bytes_per_row(tables: Sequence[TableSpec]) -> int:

@@ -85,16 +85,14 @@ class CacheBounded:
 
     Attributes:
         rows: rows of the first table that each worker caches.
-        share_rows: rows of the default share.
     """
 
     rows: int
-    share_rows: int
 
     def __str__(self) -> str:
         return (
             f"each worker caches {self.rows:,} rows: the default, {DEFAULT_CACHE_RATIO:.0%} of the ids, would be "
-            f"{self.share_rows:,} rows, and is bounded so that all caches and the dispatcher's memory of them take "
+            "more, and is bounded so that all caches and the dispatcher's memory of them take "
             f"{DEFAULT_CACHE_BYTES >> 20} MiB; --cache-ratio and --cache-rows have no such bound"
         )
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -366,7 +367,10 @@ class RunOptions:
         return open_data(uri, batch_size, seed=self.seed, skip_bad=self.skip_bad, schema=self.schema)
 
     def cache_size(self, dataset: Dataset) -> CacheSize:
-        """Returns the size of each worker's cache. Counts the ids of all samples if the cache is a share of them."""
+        """Returns the size of each worker's cache.
+
+        Counts the ids of all samples if the cache is a share of them; by default only until the bound is known to hold.
+        """
         if self.cache_rows is not None:
             if self.cache_ratio is not None:
                 raise InvalidArgument("--cache-rows and --cache-ratio exclude each other")
@@ -375,13 +379,13 @@ class RunOptions:
             return CacheSize(self.cache_rows)
         if dataset.endless:
             raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")
-        distinct = distinct_ids_of(dataset)
         if self.cache_ratio is not None:
-            return CacheSize(max(1, round(self.cache_ratio * distinct)))
+            return CacheSize(max(1, round(self.cache_ratio * distinct_ids_of(dataset))))
         needed = max(self.worker_samples()) * sum(feature.max_length for feature in dataset.features)
         if (negatives := negatives_of(dataset)) is not None:
             needed += negatives.chunks(sum(self.worker_samples())) * negatives.count
-        return default_cache(distinct, needed, self._tables(dataset.features, table_options_of(dataset)), self.workers)
+        tables = self._tables(dataset.features, table_options_of(dataset))
+        return default_cache(partial(distinct_ids_of, dataset), needed, tables, self.workers)
 
 
 def plain(options: RunOptions) -> dict[str, Any]:

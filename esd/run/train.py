@@ -135,8 +135,8 @@ async def train(
 
     _report_variables(listener)
     prepared, cache = await in_thread(prepare_local, listener)
-    if cache.bounded_from:
-        listener(CacheBounded(cache.rows, cache.bounded_from))
+    if cache.bounded:
+        listener(CacheBounded(cache.rows))
     with _log_directory(out) as logs:
         async with LocalCluster(
             worker_links=options.bandwidths(),

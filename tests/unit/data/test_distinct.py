@@ -31,8 +31,8 @@ def ratings(tmp_path):
 def counted(monkeypatch):
     """One entry for every time that a data set was really counted."""
     calls = []
-    count = distinct_module._count
-    monkeypatch.setattr(distinct_module, "_count", lambda dataset: calls.append(dataset) or count(dataset))
+    counter = distinct_module.DistinctIds
+    monkeypatch.setattr(distinct_module, "DistinctIds", lambda: calls.append(1) or counter())
     return calls
 
 

@@ -109,7 +109,7 @@ int main() {
     const IterationPlans plans = engine.commit(&worker, {});
     std::printf("%zu ", plans.workers[0].update_rows.ids.size);
   }
-  std::printf("%zu", engine.flush({}).workers[0].rows.ids.size);
+  std::printf("%zu", engine.flush().workers[0].rows.ids.size);
 }
 """
 

@@ -1,14 +1,18 @@
 """The default number of rows that a worker caches."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from esd.data.dataset import Dataset
 from esd.data.distinct import distinct_ids_of
 from esd.run import cache_size
 from esd.run.events import CacheBounded
 from esd.run.options import RunOptions
+from esd.services.domain.batches import SampleBatch
 from esd.services.domain.footprint import PLANNED_ROW_BYTES
 
 
@@ -36,15 +40,27 @@ def test_a_cache_holds_what_an_iteration_needs(
     assert chosen.cache_size(chosen.open(10)).rows == rows
 
 
-def test_a_default_that_is_bounded_is_reported_with_what_it_would_have_been(
+def test_a_default_that_is_bounded_is_reported_and_counts_no_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(cache_size, "DEFAULT_CACHE_BYTES", 2 * 30 * (36 + 16 + PLANNED_ROW_BYTES))
-    chosen = RunOptions(data="synthetic:zipf?samples=2000&fields=4&keys=500", workers=2, batch=4, dim=8)
-    size = chosen.cache_size(chosen.open(10))
-    assert (size.rows, size.bounded_from) == (30, round(0.08 * distinct_ids_of(chosen.open(10))))
-    assert f"each worker caches 30 rows: the default, 8% of the ids, would be {size.bounded_from} rows" in str(
-        CacheBounded(size.rows, size.bounded_from)
-    )
-    assert replace(chosen, cache_ratio=0.5).cache_size(chosen.open(10)).rows > 30, "as somebody wants it"
+    chosen = RunOptions(data="synthetic:zipf?samples=2000&fields=4&keys=2000", workers=2, batch=4, dim=8)
+    dataset = chosen.open(10)
+    read = []
+
+    class Watched:
+        endless, features, fingerprint = False, dataset.features, dataset.fingerprint
+
+        def __iter__(self) -> Iterator[SampleBatch]:
+            for batch in dataset:
+                read.append(len(batch))
+                yield batch
+
+    size = chosen.cache_size(cast(Dataset, Watched()))
+    assert (size.rows, size.bounded) == (30, True)
+    assert sum(read) < 1000, "31 rows are 8% of 388 ids"
+    assert "each worker caches 30 rows: the default, 8% of the ids, would be more" in str(CacheBounded(size.rows))
+    assert distinct_ids_of(dataset) > 500, "a count that has stopped is not remembered"
+    assert chosen.cache_size(chosen.open(10)) == size, "also where the number is known"
+    assert replace(chosen, cache_ratio=0.5).cache_size(chosen.open(10)).rows > 30, "a ratio that is asked for"
