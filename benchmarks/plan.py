@@ -60,7 +60,7 @@ class Comparison:
 
 def compare(stream: str, samples: int) -> Comparison:
     """Recommends sizes for a stream, and sweeps over all of them."""
-    chosen = RunOptions(data=stream, links=LINKS)
+    chosen = RunOptions(data=stream, links=LINKS, dense_sum="all-reduce")
     profile = Profile.of(chosen, samples)
     footprint = measure(chosen, profile, "cpu", 1)
     rows = len(profile.table.counts)

@@ -477,7 +477,10 @@ class Sync(_message.Message):
     def __init__(self, on_demand: _Optional[_Union[Sync.OnDemand, _Mapping]] = ..., full: _Optional[_Union[Sync.Full, _Mapping]] = ..., write_through: _Optional[_Union[Sync.WriteThrough, _Mapping]] = ..., proactive: _Optional[_Union[Sync.Proactive, _Mapping]] = ..., replicated: _Optional[_Union[Sync.Replicated, _Mapping]] = ..., bounded: _Optional[_Union[Sync.Bounded, _Mapping]] = ..., none: _Optional[_Union[Sync.Uncached, _Mapping]] = ...) -> None: ...
 
 class DenseSum(_message.Message):
-    __slots__ = ("all_reduce", "server", "low_rank")
+    __slots__ = ("all_reduce", "server", "low_rank", "auto")
+    class Auto(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
     class AllReduce(_message.Message):
         __slots__ = ()
         def __init__(self) -> None: ...
@@ -492,10 +495,12 @@ class DenseSum(_message.Message):
     ALL_REDUCE_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     LOW_RANK_FIELD_NUMBER: _ClassVar[int]
+    AUTO_FIELD_NUMBER: _ClassVar[int]
     all_reduce: DenseSum.AllReduce
     server: DenseSum.Server
     low_rank: DenseSum.LowRank
-    def __init__(self, all_reduce: _Optional[_Union[DenseSum.AllReduce, _Mapping]] = ..., server: _Optional[_Union[DenseSum.Server, _Mapping]] = ..., low_rank: _Optional[_Union[DenseSum.LowRank, _Mapping]] = ...) -> None: ...
+    auto: DenseSum.Auto
+    def __init__(self, all_reduce: _Optional[_Union[DenseSum.AllReduce, _Mapping]] = ..., server: _Optional[_Union[DenseSum.Server, _Mapping]] = ..., low_rank: _Optional[_Union[DenseSum.LowRank, _Mapping]] = ..., auto: _Optional[_Union[DenseSum.Auto, _Mapping]] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")
@@ -532,7 +537,7 @@ class CancelJobResponse(_message.Message):
     def __init__(self, cancelled: _Optional[bool] = ...) -> None: ...
 
 class RegisterWorkerRequest(_message.Message):
-    __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "instance", "least_samples", "most_samples", "wait_seconds")
+    __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "instance", "least_samples", "most_samples", "wait_seconds", "lan_bytes_per_second")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     CACHE_ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -541,6 +546,7 @@ class RegisterWorkerRequest(_message.Message):
     LEAST_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     MOST_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LAN_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     worker: str
     bandwidth_bytes_per_second: float
     cache_rows: int
@@ -549,7 +555,8 @@ class RegisterWorkerRequest(_message.Message):
     least_samples: int
     most_samples: int
     wait_seconds: float
-    def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., instance: _Optional[str] = ..., least_samples: _Optional[int] = ..., most_samples: _Optional[int] = ..., wait_seconds: _Optional[float] = ...) -> None: ...
+    lan_bytes_per_second: float
+    def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., instance: _Optional[str] = ..., least_samples: _Optional[int] = ..., most_samples: _Optional[int] = ..., wait_seconds: _Optional[float] = ..., lan_bytes_per_second: _Optional[float] = ...) -> None: ...
 
 class RegisterWorkerResponse(_message.Message):
     __slots__ = ("lease_id", "heartbeat_seconds")

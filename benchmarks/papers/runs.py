@@ -16,6 +16,7 @@ from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
 from esd.run.mechanism import choose_options
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.dense_sums import ALL_REDUCE
 from esd.services.domain.errors import ResourceExhausted
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
@@ -75,6 +76,7 @@ class Setting:
         workers, optimizer = len(self.links), OptimizerSpec()
         return JobSpec(
             name="papers",
+            dense_sum=ALL_REDUCE,
             workers=workers,
             features=numbered_ids(fields),
             dense_features=0,

@@ -40,6 +40,7 @@ class EpochBegan:
         worker_limits: smallest and largest number of samples that each worker accepts, [n]; empty without limits.
         members: the slots of the workers that train; empty for all slots.
         warm: whether caches start with their content at the checkpoint. They start empty if a cache has changed since.
+        dense_sum: how dense gradients are summed, as `--dense` has it; empty: as the job names it.
     """
 
     epoch: int
@@ -51,6 +52,7 @@ class EpochBegan:
     worker_limits: list[list[int]] = field(default_factory=list)
     members: list[int] = field(default_factory=list)
     warm: bool = True
+    dense_sum: str = ""
 
 
 @dataclass(frozen=True, slots=True)

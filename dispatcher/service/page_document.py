@@ -52,6 +52,7 @@ def _present(job: Job) -> dict[str, Any]:
             "mechanism": job.spec.mechanism,
             "model": job.spec.model.name,
             "workers": job.spec.workers,
+            "dense_sum": str(job.spec.dense_sum),
             "first_iteration": job.spec.first_iteration,
             "batch_size": job.spec.batch_size,
             "window": job.spec.window,

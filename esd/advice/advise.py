@@ -16,6 +16,8 @@ from esd.advice.teams import compare_teams
 from esd.advice.ways import ways_to_synchronise
 from esd.run.devices import worker_devices
 from esd.run.options import BALANCED, RunOptions
+from esd.services.domain.auto_sum import sum_for_links
+from esd.services.domain.dense_sums import AUTO, parse_dense_sum
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 from esd.services.domain.sync import Proactive
 from esd.services.domain.units import parse_size
@@ -58,6 +60,7 @@ def advise(
         Unavailable: the Redis that will keep the rows is out of reach.
     """
     _check(chosen, device)
+    chosen = _with_sum(chosen, services.shards)
     check_count(count)
     surroundings = Surroundings.of(chosen, services)
     available = free_memory() / 2 if memory is None else parse_size(memory)
@@ -107,6 +110,14 @@ def advise(
         limits=limits,
         device=device,
     )
+
+
+def _with_sum(chosen: RunOptions, shards: int) -> RunOptions:
+    """Returns the run with the way to sum dense gradients that its links decide, unless it names one."""
+    if parse_dense_sum(chosen.dense_sum) != AUTO:
+        return chosen
+    second = [chosen.lan_bandwidth()] * chosen.workers
+    return replace(chosen, dense_sum=str(sum_for_links(chosen.bandwidths(), second, shards)))
 
 
 def _check(chosen: RunOptions, device: str) -> None:

@@ -207,7 +207,8 @@ DenseSumOption = Annotated[
         "--dense",
         help="How dense gradients are summed over the workers: in a ring of the workers (all-reduce), or at the "
         "parameter server, to which each sends them once "
-        "(server), or sends factors of rank R, which makes another model (low-rank:R).",
+        "(server), or sends factors of rank R, which makes another model (low-rank:R). Without it (auto) the links "
+        "decide: slow or unequal ones need server.",
         rich_help_panel=TRAINING,
     ),
 ]

@@ -62,7 +62,7 @@ def command(
     dims: Dims = None,
     replay: ReplayLog = None,
     _store: Store = "memory",  # a training command can be simulated as it stands
-    _shards: Shards = 1,
+    shards: Shards = 1,
     _checkpoint_dir: CheckpointDir = None,
     _decision_log: opt.DecisionLog = None,
     as_json: opt.Json = False,
@@ -83,7 +83,7 @@ def command(
     if chosen.direct:
         name += ", direct"
     seconds = _compute_seconds(compute_us, chosen.workers)
-    print_result(name, simulate_run(chosen, ids, table, seconds, alternative, dims), as_json=as_json)
+    print_result(name, simulate_run(chosen, ids, table, seconds, alternative, dims, shards), as_json=as_json)
 
 
 def _compute_seconds(text: str, workers: int) -> list[float]:

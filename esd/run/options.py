@@ -114,7 +114,8 @@ class RunOptions:
         cache_rows: cache of a worker in rows, instead of `cache_ratio`.
         policy: cache replacement: emark, emark-size, reuse, lru, lfu or static.
         sync: when trained rows are pushed: `on-demand` or another way of `esd.services.domain.sync`.
-        dense_sum: how dense gradients are summed over the workers: `all-reduce`, `server` or `low-rank:R`.
+        dense_sum: how dense gradients are summed over the workers: `all-reduce`, `server` or `low-rank:R`; `auto`:
+            by the first or the second, as the links of the workers are.
         direct: whether a row that one other worker alone needs goes straight to it.
         optimizer: of the rows and of the dense parameters.
         learning_rate: of the rows, and of the dense parameters unless `dense_learning_rate` is given.
@@ -172,7 +173,7 @@ class RunOptions:
     cache_rows: int | None = None
     policy: str = "emark"
     sync: str = "on-demand"
-    dense_sum: str = "all-reduce"
+    dense_sum: str = "auto"
     direct: bool = False
     optimizer: OptimizerKind = OptimizerKind.ROWWISE_ADAGRAD
     learning_rate: float = 0.02

@@ -8,6 +8,7 @@ from typing import Any
 
 from esd.dispatcher.simulator.alternatives import AlternativeTotals
 from esd.dispatcher.simulator.totals import Totals
+from esd.services.domain.dense_sums import AUTO
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS, PHASES
 from esd.services.domain.state import Evaluation, JobState, Quality
@@ -83,7 +84,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
         },
         "shadows_left_out": list(state.shadows_left_out),  # their mirrors of the caches would take too much memory
         "makespan_seconds": state.makespan_seconds,
-        "round_trips": state.job.dense_sum.iteration_round_trips(state.job.workers),  # at least
+        **_dense_sum(state.job),
         "expected_cost_seconds": state.expected_cost_seconds,
         "hit_ratio": state.hits / state.lookups if state.lookups else 0.0,
         "decision_ms": {
@@ -138,7 +139,7 @@ def simulation_result(job: JobSpec, totals: Totals) -> Result:
         "reduced_seconds": totals.reduced_seconds,  # likewise
         "cost_seconds": totals.cost_seconds,
         "makespan_seconds": totals.makespan_seconds,
-        "round_trips": job.dense_sum.iteration_round_trips(job.workers),
+        **_dense_sum(job),
         "workloads": totals.workloads.tolist(),
         "expected_cost_seconds": totals.expected_cost_seconds,
         "hit_ratio": totals.hit_ratio,
@@ -164,6 +165,18 @@ def alternative_result(totals: AlternativeTotals) -> Result:
         "makespan_seconds": totals.makespan_seconds,
         "hit_ratio": totals.hits / totals.lookups if totals.lookups else 0.0,
         "figures": totals.figures,
+    }
+
+
+def _dense_sum(job: JobSpec) -> Result:
+    """Returns the way to sum dense gradients, and the round trips that an iteration takes at least.
+
+    A job that has not begun may have neither.
+    """
+    way = job.dense_sum
+    return {
+        "dense_sum": str(way),
+        "round_trips": None if way == AUTO else way.iteration_round_trips(job.workers),
     }
 
 

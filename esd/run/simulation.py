@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.dispatcher.core.decision_log import JobOpened, StreamEnded, read_decisions
+from esd.dispatcher.core.decision_log import EpochBegan, JobOpened, StreamEnded, read_decisions
 from esd.dispatcher.core.mechanisms import Replay
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
@@ -23,7 +23,9 @@ from esd.run.hot_batches import in_hot_batches
 from esd.run.options import RunOptions
 from esd.run.results import Result, alternative_result, simulation_result
 from esd.run.stream import READ_SAMPLES, global_batches, simulated_stream
+from esd.services.domain.auto_sum import with_chosen_sum
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.dense_sums import parse_dense_sum
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec, equal_workloads
 from esd.services.domain.sync import OnDemand
@@ -38,6 +40,7 @@ def simulate_run(
     sample_seconds: Sequence[float] | None = None,
     alternative: str | None = None,
     dims: str | None = None,
+    shards: int = 1,
 ) -> Result:
     """Simulates one run.
 
@@ -48,6 +51,7 @@ def simulate_run(
         sample_seconds: [n], computing time of each worker per sample; none by default.
         alternative: the protocol that is charged in place of the job's own.
         dims: values per row by field, as `--dims`.
+        shards: number of parameter servers.
     """
     chosen = replace(chosen, measured_links=False, budget=None if chosen.budget == AUTO else chosen.budget)
     if assignments is not None:
@@ -60,11 +64,12 @@ def simulate_run(
     job = chosen.job(
         features=stream.features,
         dense_features=stream.dense_features,
-        parameter_servers=("simulated",),
+        parameter_servers=tuple(f"simulated {shard}" for shard in range(shards)),
         labels=stream.labels,
         negatives=stream.negatives,
         table_options=stream.table_options,
     )
+    job = with_chosen_sum(job, chosen.bandwidths(), [chosen.lan_bandwidth()] * chosen.workers)
     if job.negatives is not None and (dims is not None or alternative is not None):
         raise InvalidArgument(
             "negatives are simulated with the job's own tables and protocol: leave out --dims and --alternative"
@@ -117,7 +122,10 @@ def replay_run(chosen: RunOptions, log: Path) -> Result:
     opened = next(read_decisions(log), None)
     if not isinstance(opened, JobOpened):
         raise InvalidArgument(f"decision log {log} is empty")
+    begun = (each.dense_sum for each in read_decisions(log) if isinstance(each, EpochBegan))
     job = job_of_json(opened.job)
+    if chosen_sum := next(begun, ""):  # the job may have left it to the dispatcher
+        job = replace(job, dense_sum=parse_dense_sum(chosen_sum))
     ends = (each.iteration for each in read_decisions(log) if isinstance(each, StreamEnded))
     end = next(ends, None)  # the data may go on, and a decision with a lookahead would see that
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.dense_sums import ALL_REDUCE
 from esd.services.domain.features import single_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -16,6 +17,7 @@ _IDS = 400
 
 JOB = JobSpec(
     name="conformance",
+    dense_sum=ALL_REDUCE,
     workers=2,
     features=single_ids(("user", "item", "shop")),
     dense_features=2,

@@ -14,6 +14,7 @@ import numpy as np
 from esd.run.worker_host import WorkerHost, end_of
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.dense_sums import ALL_REDUCE
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.state import JobPhase, JobState
@@ -35,6 +36,7 @@ def running_job(server: str, *, workers: int, name: str = "running", checkpoint_
     optimizer = OptimizerSpec(learning_rate=0.05)
     return JobSpec(
         name=name,
+        dense_sum=ALL_REDUCE,
         workers=workers,
         features=numbered_ids(4),
         dense_features=2,

@@ -22,9 +22,8 @@ class DenseSum:
         name: as `--dense` names it.
 
     Example:
-        >>> job = esd.load("model").job
-        >>> str(job.dense_sum)
-        'all-reduce'
+        >>> str(esd.parse_dense_sum("low-rank:8"))
+        'low-rank:8'
     """
 
     name: ClassVar[str]
@@ -113,9 +112,20 @@ class LowRank(ServerSum):
         return len(shape) == 2 and min(shape) > 2 * self.rank
 
 
+@dataclass(frozen=True, slots=True)
+class Auto(DenseSum):
+    """Stands for `server` or `all-reduce`, until the links of the workers are known (`esd.services.domain.auto_sum`).
+
+    It sums nothing itself.
+    """
+
+    name: ClassVar[str] = "auto"
+
+
+AUTO = Auto()
 ALL_REDUCE = AllReduce()
 
-DENSE_SUMS: dict[str, type[DenseSum]] = {way.name: way for way in (AllReduce, ServerSum, LowRank)}
+DENSE_SUMS: dict[str, type[DenseSum]] = {way.name: way for way in (Auto, AllReduce, ServerSum, LowRank)}
 
 
 def parse_dense_sum(text: str) -> DenseSum:

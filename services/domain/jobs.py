@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.services.domain.columns import SampleColumns
-from esd.services.domain.dense_sums import ALL_REDUCE, DenseSum
+from esd.services.domain.dense_sums import AUTO, DenseSum
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, check_features
 from esd.services.domain.losses import Loss
@@ -101,7 +101,8 @@ class DispatchOptions:
         measured_links: whether link speeds follow measurements; else they are as registered.
         policy: cache replacement policy.
         sync: when workers push what they have trained, with the options of that way to synchronise.
-        dense_sum: how the gradients of dense parameters and replicated rows are summed over the workers.
+        dense_sum: how the gradients of dense parameters and replicated rows are summed over the workers. `auto`
+            becomes another way before the first epoch (`with_chosen_sum`).
         window: iterations that may be planned ahead of the slowest worker, >= 1.
         checkpoint_every: iterations between checkpoints; 0: `checkpoint_seconds` alone decides.
         checkpoint_seconds: longest time between checkpoints; 0: `checkpoint_every` alone decides. Both 0: none.
@@ -120,7 +121,7 @@ class DispatchOptions:
     measured_links: bool = False
     policy: str
     sync: Sync = ON_DEMAND
-    dense_sum: DenseSum = ALL_REDUCE
+    dense_sum: DenseSum = AUTO
     window: int
     checkpoint_every: int = 0
     checkpoint_seconds: float = 0.0

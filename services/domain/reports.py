@@ -128,6 +128,7 @@ class Registration:
         address: `host:port` of its own gRPC service.
         least_samples: the fewest samples that it accepts per iteration.
         most_samples: the most samples that it accepts per iteration; 0: any number.
+        lan: bytes per second of a second network, which goes between workers; None: there is none.
         instance: random, one per process. It distinguishes a repeated registration from a restarted worker, and is kept
             secret: a caller that knows it can get the worker's lease.
 
@@ -143,16 +144,18 @@ class Registration:
     instance: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
     least_samples: int = 0
     most_samples: int = 0
+    lan: float | None = None
 
     def __post_init__(self) -> None:
         for label, text in (("worker", self.name), ("address", self.address), ("instance", self.instance)):
             if not 1 <= len(text) <= _LONGEST_NAME:
                 raise InvalidArgument(f"{label} has {len(text)} characters, it must have 1..{_LONGEST_NAME}")
-        if not LEAST_BANDWIDTH <= self.bandwidth <= MOST_BANDWIDTH:
-            raise InvalidArgument(
-                f"bandwidth of worker {self.name} is {self.bandwidth}, it must be in "
-                f"{LEAST_BANDWIDTH:g}..{MOST_BANDWIDTH:g} bytes per second"
-            )
+        for label, speed in (("bandwidth", self.bandwidth), ("lan", self.lan)):
+            if speed is not None and not LEAST_BANDWIDTH <= speed <= MOST_BANDWIDTH:
+                raise InvalidArgument(
+                    f"{label} of worker {self.name} is {speed}, it must be in "
+                    f"{LEAST_BANDWIDTH:g}..{MOST_BANDWIDTH:g} bytes per second"
+                )
         if self.cache_rows < 1:
             raise InvalidArgument(f"cache_rows of worker {self.name} is {self.cache_rows}, it must be at least 1")
         if self.most_samples and self.least_samples > self.most_samples:

@@ -47,6 +47,7 @@ def encode_registration(registration: Registration, wait_seconds: float = 0.0) -
         instance=registration.instance,
         least_samples=registration.least_samples,
         most_samples=registration.most_samples,
+        lan_bytes_per_second=registration.lan or 0.0,
         wait_seconds=wait_seconds,
     )
 
@@ -61,6 +62,7 @@ def decode_registration(message: pb.RegisterWorkerRequest) -> Registration:
         instance=message.instance,
         least_samples=message.least_samples,
         most_samples=message.most_samples,
+        lan=message.lan_bytes_per_second or None,
     )
 
 

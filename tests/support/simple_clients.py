@@ -13,6 +13,7 @@ import numpy as np
 from esd.services.clients.attendance import Attendance
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.dense_sums import ALL_REDUCE
 from esd.services.domain.errors import StaleEpoch
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
@@ -36,6 +37,7 @@ POLL_SECONDS = 0.02  # between questions for the state
 
 JOB = JobSpec(
     name="flights",
+    dense_sum=ALL_REDUCE,
     workers=2,
     features=numbered_ids(3),
     dense_features=1,

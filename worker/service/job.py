@@ -50,6 +50,7 @@ class WorkerJob:
             address=join_address(self._host, port),
             least_samples=settings.least_samples,
             most_samples=settings.most_samples,
+            lan=settings.lan,
         )
         self._settings = settings
         self._service = service

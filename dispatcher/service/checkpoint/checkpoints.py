@@ -85,6 +85,7 @@ class Checkpoints:
         durable: whether checkpoints and logged samples outlive the parameter server.
 
     Attributes:
+        job: as above, with the way to sum dense gradients once it is chosen.
         store: the parameter servers, which keep the checkpoints and the sample log.
         latest: the manifest of the latest committed checkpoint.
         epoch: the highest epoch number that any server has seen.
@@ -94,12 +95,12 @@ class Checkpoints:
     """
 
     def __init__(self, job: JobSpec, store: CheckpointStore, latest: Manifest, epoch: int, *, durable: bool) -> None:
+        self.job = job
         self.store = store
         self.latest = latest
         self.epoch = epoch
         self.durable = durable
         self.failures: list[tuple[float, Exception]] = []
-        self._job = job
         self._schedule = CheckpointSchedule(
             job.checkpoint_every, job.checkpoint_seconds, job.checkpoint_bytes, first=job.first_iteration
         )
@@ -191,7 +192,7 @@ class Checkpoints:
             EsdError: the changed manifest could not be committed.
         """
         manifest = replace(self.latest, evaluations=evaluations, finished=True)
-        kept = self._job.checkpoints_kept
+        kept = self.job.checkpoints_kept
         await self.store.with_room(
             lambda: self.store.commit(manifest.iteration, epoch, manifest.encode(), kept, finished=True)
         )
@@ -211,7 +212,7 @@ class Checkpoints:
         self.epoch = max(self.epoch, stored.epoch) + 1
         await self.store.restore(self.latest.iteration, self.epoch)
         await self.store.commit(
-            self.latest.iteration, self.epoch, stored.manifest, self._job.checkpoints_kept, finished=True
+            self.latest.iteration, self.epoch, stored.manifest, self.job.checkpoints_kept, finished=True
         )
 
     async def abandon(self) -> None:
@@ -239,8 +240,8 @@ class Checkpoints:
         if not self.latest.iteration:
             return RestoredCheckpoint(self.latest, self.epoch, None, None)
         engine = await self.read_part("engine")
-        if self.latest.iteration == self._job.first_iteration:  # an earlier job's figures do not count here
-            counts = counts_alone(await self._read_learned()) if self._job.admit_afters else {}
+        if self.latest.iteration == self.job.first_iteration:  # an earlier job's figures do not count here
+            counts = counts_alone(await self._read_learned()) if self.job.admit_afters else {}
             return RestoredCheckpoint(self.latest, self.epoch, Snapshot(engine, counts), None)
         progress = await self.read_part("progress")
         if not self.latest.has_part("learned"):
@@ -256,7 +257,7 @@ class Checkpoints:
         """
         if not any((found.iteration, found.time) == (made.iteration, made.time) for made in self._made):
             raise FailedPrecondition(
-                f"table {self._job.table.name!r} holds checkpoint {found.iteration}, which this dispatcher has not "
+                f"table {self.job.table.name!r} holds checkpoint {found.iteration}, which this dispatcher has not "
                 f"made (its last one is {self.latest.iteration}): another dispatcher has taken the job over, or "
                 "`esd checkpoint` has restored another checkpoint; repeat the job, which resumes from that checkpoint"
             )
@@ -321,7 +322,7 @@ class Checkpoints:
             "progress": pending.progress,
             "feedback": pending.feedback,
         }
-        known = dict(enumerate(self.latest.workers_of(self._job.workers)))
+        known = dict(enumerate(self.latest.workers_of(self.job.workers)))
         workers = known | pending.workers  # an absent worker keeps its slot and its totals
         for name, data in parts.items():
             await self.store.put_part(pending.iteration, name, data, epoch)
@@ -330,7 +331,7 @@ class Checkpoints:
         if pending.iteration:
             changed, size = await self.store.save(pending.iteration, epoch)
         manifest = Manifest(
-            job=describe_job(self._job),
+            job=describe_job(self.job),
             iteration=pending.iteration,
             samples=pending.samples,
             workers=tuple(workers[slot] for slot in sorted(workers)),
@@ -345,7 +346,7 @@ class Checkpoints:
         )
         self._made.append(manifest)  # before the call, whose effect is unknown if it fails
         await self.store.commit(
-            pending.iteration, epoch, manifest.encode(), self._job.checkpoints_kept, finished=pending.finished
+            pending.iteration, epoch, manifest.encode(), self.job.checkpoints_kept, finished=pending.finished
         )
         self.latest = manifest
         self._made = [manifest]

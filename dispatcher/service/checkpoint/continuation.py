@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from esd.dispatcher.service.state.manifest import Manifest
 from esd.services.domain.columns import changed_rules
+from esd.services.domain.dense_sums import AUTO
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec, ModelSpec
 from esd.services.wire.jobs import job_of_json
@@ -76,6 +77,16 @@ def continuation(job: JobSpec, stored: bytes) -> JobSpec:
     if begun.first_iteration and not manifest.differences(begun):
         return begun
     return replace(job, first_iteration=manifest.iteration)
+
+
+def with_earlier_sum(job: JobSpec, before: Manifest | None) -> JobSpec:
+    """Returns the job with the way to sum dense gradients of the checkpoint that it continues, if it leaves it open.
+
+    So the choice by links is made once, and a model that was trained with gradients of low rank goes on with them.
+    """
+    if before is None or job.dense_sum != AUTO:
+        return job
+    return replace(job, dense_sum=job_of_json(before.job).dense_sum)
 
 
 def rules_changed(job: JobSpec, stored: bytes) -> list[str]:

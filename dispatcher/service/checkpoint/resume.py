@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints
-from esd.dispatcher.service.checkpoint.continuation import goes_on_from
+from esd.dispatcher.service.checkpoint.continuation import goes_on_from, with_earlier_sum
 from esd.dispatcher.service.checkpoint.servers import CheckpointStore
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.service.state.manifest import Manifest, describe_job
@@ -60,6 +60,7 @@ async def find_starting_point(spec: JobSpec, settings: DispatcherSettings) -> St
         entries, cleared = await store.read_samples(epoch), False
         stored = await store.find()
         manifest = _manifest_for(spec, stored)
+        spec = with_earlier_sum(spec, manifest)
         if manifest is None or goes_on_from(spec, manifest):
             epoch = stored.epoch  # higher than the epoch above if a server has lost rows meanwhile
             manifest = await _begin(spec, manifest, store, epoch)

@@ -139,7 +139,7 @@ class CurrentJob:
         if self._closed:
             raise Unavailable("the dispatcher is stopping")
         if (running := self._running) is not None:
-            if running.spec == spec:
+            if running.asked == spec:
                 return False
             raise FailedPrecondition(f"{running.lifecycle}, and one dispatcher runs one job at a time")
         await asyncio.to_thread(check_job, spec)  # in a thread: it makes a planner, and may probe the GPU

@@ -34,6 +34,7 @@ from esd.dispatcher.service.state.standstill import Standstill
 from esd.dispatcher.service.state.stragglers import Stragglers
 from esd.dispatcher.service.state.totals import JobTotals
 from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.auto_sum import with_chosen_sum
 from esd.services.domain.claimants import new_claimant
 from esd.services.domain.errors import FailedPrecondition, NotFound
 from esd.services.domain.jobs import JobSpec
@@ -52,7 +53,8 @@ class Job:
     """A job from its creation to its end.
 
     Attributes:
-        spec: the specification of the job.
+        asked: the specification of the job, as its client gave it.
+        spec: the same, with the way to sum dense gradients that is in force, once the first epoch has begun.
         settings: the settings of the dispatcher.
         checkpoints: its checkpoints; None if it takes none, and so cannot recover.
         claimant: identifies the job to the parameter servers if it takes no checkpoints, and so begins no epoch there;
@@ -76,7 +78,8 @@ class Job:
 
     def __init__(self, spec: JobSpec, settings: DispatcherSettings, checkpoints: Checkpoints | None = None) -> None:
         start = checkpoints.latest if checkpoints is not None else Manifest({})
-        self.spec = spec
+        self.asked = spec
+        self.spec = spec if checkpoints is None else checkpoints.job
         self.settings = settings
         self.checkpoints = checkpoints
         self.claimant = new_claimant() if checkpoints is None else b""
@@ -173,6 +176,23 @@ class Job:
         """
         checkpointed = self.checkpoints.latest.iteration if self.checkpoints is not None else 0
         return max(checkpointed, min((worker.confirmed for worker in self.training_workers), default=0))
+
+    def choose_dense_sum(self) -> None:
+        """Chooses the way to sum dense gradients by the links of the workers, unless it is chosen. It stays."""
+        present = [worker.registration for worker in self.workers]
+        chosen = with_chosen_sum(self.spec, [each.bandwidth for each in present], [each.lan for each in present])
+        if chosen == self.spec:
+            return
+        self.spec = chosen
+        if self.checkpoints is not None:
+            self.checkpoints.job = chosen
+        links = ", ".join(f"{8e-6 * each.bandwidth:g}" for each in present)
+        _log.info(
+            "dense gradients are summed by %s, chosen for links of %s Mbit/s%s",
+            chosen.dense_sum,
+            links,
+            " and a second network" if any(each.lan for each in present) else "",
+        )
 
     def _lease_expired(self, worker: WorkerRecord) -> None:
         """Frees the slot of a worker that is silent; if it was training, its epoch is over."""

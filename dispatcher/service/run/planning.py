@@ -265,6 +265,7 @@ def _epoch_record(epoch: Epoch, planner: Planner) -> EpochBegan:
         worker_limits=[list(limits) for limits in planner.worker_limits],
         members=list(planner.members),
         warm=planner.warm,
+        dense_sum=str(planner.job.dense_sum),
     )
 
 

@@ -47,6 +47,7 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
     # A commit that is still running would change the latest checkpoint while `restore` reads it.
     await job.checkpoints.abandon()
     await _assemble_workers(job)
+    job.choose_dense_sum()
     checkpoint = await job.checkpoints.restore()
     members = job.workers.waiting
     if not members:
@@ -83,6 +84,7 @@ async def _only_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
     """Begins the epoch of a job without checkpoints, as soon as all its workers are registered."""
     await _wait_for_all(job, lambda: job.workers.complete)
     job.workers.settle_slots()
+    job.choose_dense_sum()
     everyone = WorkerSet.all_of(job.spec.workers)
     epoch = Epoch(0, 0, everyone, PlanLog(everyone))
     job.begin_epoch(epoch)

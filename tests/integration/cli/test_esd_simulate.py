@@ -53,9 +53,23 @@ def test_rows_of_unequal_size_are_charged_by_their_bytes(trace: list[str]) -> No
     counted = result(*trace, "--cache-rows", "9", "--dim", "4", "--dims", "0=8", "--links", "1m", "--optimizer", "sgd")
     assert counted["operations"]["miss_pull"] == [5, 4]
     assert counted["bytes"]["pulled"] == [80 + 48 + 48 + 48, 80 + 48 + 0 + 48]
-    assert counted["round_trips"] == 4  # of the ring of two workers
     assert counted["bytes"]["pushed"] == [0 + 48 + 0 + 64 + 48, 0 + 48 + 48 + 64]
     assert counted["cost_seconds"] == pytest.approx((224 + 160 + 176 + 160) / (1e6 / 8))
+
+
+@pytest.mark.parametrize(
+    ("options", "way", "round_trips"),
+    [
+        ([], "server", 1),
+        (["--dense", "all-reduce"], "all-reduce", 4),
+        (["--lan", "1g"], "all-reduce", 4),
+    ],
+)
+def test_links_decide_how_gradients_are_summed_unless_it_is_said(
+    trace: list[str], options: list[str], way: str, round_trips: int
+) -> None:
+    counted = result(*trace, "--cache-rows", "4", "--dim", "4", "--links", "1m,2m", *options)
+    assert (counted["dense_sum"], counted["round_trips"]) == (way, round_trips)
 
 
 @pytest.mark.parametrize("sync", ["full", "write-through"])

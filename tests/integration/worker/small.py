@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.dense_sums import ALL_REDUCE
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.tables import OptimizerSpec, TableSpec
@@ -21,6 +22,7 @@ def small_job(
     """Four fields, two dense features, 12 samples per batch, rows of 5 values."""
     return JobSpec(
         name="job",
+        dense_sum=ALL_REDUCE,
         workers=workers,
         features=numbered_ids(4),
         dense_features=2,

@@ -11,7 +11,7 @@ from esd.services.domain.footprint import Footprint
 
 RUN = RunOptions(
     data="synthetic:zipf?keys=3000&fields=4", workers=4, batch=24, dim=8, mechanism="laia", links="100m,100m,2m,2m",
-    cache_rows=2000,
+    cache_rows=2000, dense_sum="all-reduce",
 )  # fmt: skip
 LARGE, SMALL = ((400, 300), (300,)), ((8, 8),)  # shapes of dense parameters: 482 kB, 256 bytes
 MEMORY = 1e9

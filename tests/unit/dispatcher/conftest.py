@@ -10,6 +10,7 @@ import pytest
 
 from esd.dispatcher.core.cost_model import Operations
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.dense_sums import ALL_REDUCE
 from esd.services.domain.features import Feature, Pooling, numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
@@ -241,6 +242,7 @@ def _job(**changes: object) -> JobSpec:
     sgd = OptimizerSpec()
     return JobSpec(
         name="test",
+        dense_sum=ALL_REDUCE,
         dense_features=2,
         tables=(TableSpec("emb", 8, sgd, seed=1, init_scale=0.01),),
         model=ModelSpec("wdl", (8,), sgd),

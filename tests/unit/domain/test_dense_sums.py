@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from esd.services.domain.dense_sums import AllReduce, DenseSum, LowRank, ServerSum, parse_dense_sum
+from esd.services.domain.dense_sums import AllReduce, Auto, DenseSum, LowRank, ServerSum, parse_dense_sum
 from esd.services.domain.errors import InvalidArgument
 
 
-@pytest.mark.parametrize("way", [AllReduce(), ServerSum(), LowRank(8)], ids=str)
+@pytest.mark.parametrize("way", [Auto(), AllReduce(), ServerSum(), LowRank(8)], ids=str)
 def test_a_way_is_read_as_it_is_written(way: DenseSum) -> None:
     assert parse_dense_sum(str(way)) == way
 
@@ -16,7 +16,7 @@ def test_a_way_is_read_as_it_is_written(way: DenseSum) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "--dense '' is unknown; there are all-reduce, server, low-rank:RANK"),
+        ("", "--dense '' is unknown; there are auto, all-reduce, server, low-rank:RANK"),
         ("ring", "--dense 'ring' is unknown"),
         (" server", "--dense ' server' is unknown"),
         ("server:2", "--dense 'server:2' is not of the form server$"),

@@ -38,7 +38,7 @@ TRANSFERS = TransferCounts(1, 2, 3, 4, 5, 6)
 
 
 def test_registration_and_lease_round_trip() -> None:
-    registration = Registration("edge-1", 62.5e6, 1000, "10.0.0.1:7000", "4711", 8, 96)
+    registration = Registration("edge-1", 62.5e6, 1000, "10.0.0.1:7000", "4711", 8, 96, 1.25e8)
     assert decode_registration(encode_registration(registration)) == registration
     assert decode_lease(encode_lease(LEASE)) == LEASE
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from esd.services.domain.dense_sums import ALL_REDUCE
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.plans import GradientTransfers, IterationPlan, Transfers
@@ -90,6 +91,7 @@ def make_job():
     ) -> JobSpec:
         return JobSpec(
             name="job",
+            dense_sum=ALL_REDUCE,
             workers=workers,
             features=numbered_ids(4),
             dense_features=dense_features,

@@ -55,7 +55,7 @@ function show(state) {
   }
   document.title = `${job.name}: ${job.phase}`;
   $("title").textContent = job.name;
-  $("subtitle").textContent = `${job.mechanism} dispatch of ${job.model} to ${job.workers} workers, ${number(job.batch_size)} samples per iteration`;
+  $("subtitle").textContent = `${job.mechanism} dispatch of ${job.model} to ${job.workers} workers, ${number(job.batch_size)} samples per iteration${job.workers > 1 && job.dense_sum !== "auto" ? `, dense gradients by ${job.dense_sum}` : ""}`;
   $("phase").textContent = job.phase;
   $("phase").className = `pill ${job.phase}`;
   if (job.failure) notice(job.failure, true);
