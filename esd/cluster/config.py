@@ -28,6 +28,7 @@ class Host(_Section):
         engine: where its container engine is: `ssh://user@machine`, or `unix:///path` for this machine's.
         address: at which the other machines reach it.
         link: of its worker to the parameter server, bytes per second, written 500m (bits); none: no worker.
+        lan: of a second network, in which `address` is, to the other workers; none: they share the link.
         cache_rows: of its worker.
         memory: limit of its worker, bytes, written 2g.
         gpus: 1: its worker trains on a GPU.
@@ -37,6 +38,7 @@ class Host(_Section):
     engine: str = Field(pattern=r"^(ssh|unix|tcp)://")
     address: str = Field(min_length=1)
     link: Speed | None = None
+    lan: Speed | None = None
     cache_rows: int = Field(int(SERVICES.worker.settings["cache_rows"]), ge=1)
     memory: Size = SERVICES.worker.memory
     gpus: int = Field(0, ge=0, le=1)
@@ -107,6 +109,9 @@ class Cluster(_Section):
             raise ValueError(f"head {self.head!r} is none of the hosts: {', '.join(names)}")
         if not self.workers:
             raise ValueError("no host has a link, so there is no worker")
+        for host in self.hosts:
+            if host.lan is not None and host.link is None:
+                raise ValueError(f"host {host.name} has a lan and no link: only workers have a second network")
         return self
 
     @property

@@ -9,9 +9,10 @@ from typer.testing import CliRunner
 from esd.cli.cluster import app
 from esd.cluster.code import LIMIT, read_code
 from esd.cluster.config import read_cluster
-from esd.cluster.containers import CODE, containers_of
+from esd.cluster.containers import CODE, Container, containers_of
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.units import parse_size
+from esd.worker.service.settings import WorkerSettings
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "cluster.toml"
 
@@ -50,6 +51,18 @@ def test_the_example_gives_the_services_on_the_head_and_a_worker_for_each_link()
     assert float(first.environment["ESD_WORKER_LINK"]) == 62.5e6
     assert float(second.environment["ESD_WORKER_LINK"]) == 6.25e6
     assert first.environment["ESD_WORKER_DISPATCHER"] == "10.0.0.1:50051"
+
+
+def test_a_second_network_between_workers_is_told_to_the_worker(tmp_path: Path) -> None:
+    with_lan = containers_of(read_cluster(write(tmp_path, MINIMAL + 'lan = "10g"')))[-1]
+    assert WorkerSettings(cache_rows=1, **settings_of(with_lan)).lan == 1.25e9
+    without = containers_of(read_cluster(write(tmp_path, MINIMAL)))[-1]
+    assert "ESD_WORKER_LAN" not in without.environment
+
+
+def settings_of(worker: Container) -> dict[str, str]:
+    named = ("name", "dispatcher", "link", "lan")
+    return {field: worker.environment[f"ESD_WORKER_{field.upper()}"] for field in named}
 
 
 def test_the_example_names_the_defaults(tmp_path: Path) -> None:
@@ -130,6 +143,8 @@ def test_a_folder_that_holds_no_code_is_refused(tmp_path: Path) -> None:
         (MINIMAL.replace('link = "1g"', ""), "no host has a link"),
         (MINIMAL.replace("1g", "fast"), "hosts.a.link: link speed 'fast'"),
         (MINIMAL.replace('"1g"', "100"), "hosts.a.link: link speed '100' is 100 bits per second"),
+        (MINIMAL + 'lan = "fast"', "hosts.a.lan: link speed 'fast'"),
+        (MINIMAL + '[[hosts]]\nname = "b"\nengine = "unix:///b"\naddress = "b"\nlan = "1g"', "host b has a lan and no"),
         (MINIMAL.replace("unix:", "http:"), "hosts.a.engine is 'http:"),
         (MINIMAL + 'memory = "much"', "hosts.a.memory: size 'much' is not a positive number of bytes"),
         (MINIMAL + '[memory]\nredis = "0g"', "memory.redis: size '0g' is not a positive"),
