@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,11 +13,14 @@ from torch import nn
 
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from esd.services.domain.features import Feature, Pooling
+from esd.services.domain.sum_pieces import SumPiece, pieces_of_shard
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.wire.sums import encode_piece
 from esd.session import OwnModel
 from esd.worker.training.all_reduce import RingReducer
 from esd.worker.training.reducer import Alone
 from esd.worker.training.rows import RowCache
+from esd.worker.training.server_sum import ServerReducer
 from esd.worker.training.step import Steps
 from tests.support.free_link import FreeLink
 from tests.support.reference import initial_rows
@@ -52,18 +56,34 @@ class RecordingGroup:
         return SimpleNamespace(wait=lambda: self.events.append("a sum ends"))
 
 
+class RecordingSums:
+    """Sums at a server that change nothing, and of which each notes whether its values are sent."""
+
+    def __init__(self):
+        self.bytes_sent = 0
+
+    def start(self, iteration, vector, *, zeros):
+        names = pieces_of_shard(iteration, 0, vector, shard=0, shards=1)
+        pieces = [SumPiece(name, None if zeros else vector[name.start : name.start + name.values]) for name in names]
+        self.bytes_sent += sum(len(encode_piece(piece, 0)) for piece in pieces)
+        done = Future()
+        done.set_result(None)
+        return done
+
+
 @pytest.fixture
 def begin(plans, make_job):
     """Begins a step of two samples of four ids each, over the rows of a cache that it returns, too."""
 
-    def begin(group=None, samples=2, labels=1, contributors=0b1, rows_trained=lambda: None, trained=True):
+    def begin(group=None, samples=2, labels=1, contributors=0b1, rows_trained=lambda: None, trained=True, sums=None):
         job = make_job(optimizer=OptimizerSpec(OptimizerKind.SGD, learning_rate=0.1))
         cache = RowCache(ROWS, job.table.row_width, CPU)
         cache.write(np.arange(ROWS, dtype=np.uint32), np.ones((ROWS, job.table.row_width), np.float32))
         net = Net().requires_grad_(trained)
         trains = [each for each in net.parameters() if each.requires_grad]
         own = OwnModel(net, torch.optim.SGD([{"params": trains}], lr=0.1))
-        dense = own.of_epoch(job, Alone() if group is None else RingReducer(group, 2, FreeLink()), CPU)
+        reducer = ServerReducer(sums) if sums else RingReducer(group, 2, FreeLink()) if group else Alone()
+        dense = own.of_epoch(job, reducer, CPU)
         ids = 4 * samples
         plan = plans.plan(0, train=[(x, x, 0, contributors) for x in range(ids)])
         plan = replace(
@@ -193,6 +213,20 @@ def test_a_step_without_samples_is_taken_as_any_other(begin):
     assert (step.result().loss_sum, len(step.result().score_bins)) == (0.0, 0)
     assert torch.equal(net.layer.weight, before)
     assert torch.equal(cache.rows, torch.ones_like(cache.rows))
+
+
+@pytest.mark.parametrize("contributors", [0b1, 0], ids=["rows of its own", "replicated rows"])
+def test_a_worker_without_samples_sends_no_gradients_to_the_server(begin, contributors):
+    sent = []
+    for samples in (2, 0):
+        sums = RecordingSums()
+        step, _, net = begin(samples=samples, contributors=contributors, sums=sums)
+        losses, scores = losses_of(step, net)
+        step.backward(losses, scores=scores)
+        step.optimise()
+        sent.append(sums.bytes_sent)
+    assert sent[0] > 4 * (4 * 5 + 3 + 1), "the gradients"
+    assert sent[1] < 32, "the names of the pieces"
 
 
 def test_once_a_worker_is_lost_a_step_has_no_effect_and_the_loop_does_not_see_it(begin):
