@@ -320,7 +320,8 @@ class ParameterServerServicer:
         buffers. The first message of a worker names its group, and all later ones are pieces of its vectors; the first
         message of the server reports that all members have come, and all later ones are pieces of the sums. All members
         send the same pieces, apart from their values, in the same order. With several servers, piece p of a vector belongs
-        to server p modulo the number of servers. A piece has 65,536 bytes of values, the last of a vector the rest.
+        to server p modulo the number of servers. A piece has a sixteenth of its vector's bytes, rounded up to a multiple of
+        65,536, and 524,288 at most; the last of a vector has the rest.
 
         The server adds the pieces of the members in the order of their slots, so the sum has the same bits for any order of
         arrival. It reads pieces ahead of their turn as far as its memory for them reaches. A member that leaves, or is

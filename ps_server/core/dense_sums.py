@@ -84,13 +84,13 @@ class DenseSums:
 
     def _begin(self, slot: int, name: PieceName) -> None:
         """Opens the sum of a piece that no other member has sent. Raises InvalidArgument if it is not the next one."""
-        step, last = piece_values(name.dtype), self._last
-        if last is not None and last.start + self._shards * piece_values(last.dtype) < last.length:
-            start = last.start + self._shards * piece_values(last.dtype)
+        last = self._last
+        start = 0 if last is None else last.start + self._shards * piece_values(last.dtype, last.length)
+        if last is not None and start < last.length:
             follows = name == PieceName(last.iteration, last.number, start, last.length, last.dtype)
         else:
             later = last is None or (name.iteration, name.number) > (last.iteration, last.number)
-            follows = later and name.start == self._shard * step
+            follows = later and name.start == self._shard * piece_values(name.dtype, name.length)
         if not follows:
             raise InvalidArgument(f"worker slot {slot} has sent {name}, which does not follow {last or 'nothing'}")
         self._open.append(_OpenSum(name))

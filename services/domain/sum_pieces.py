@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,10 @@ from numpy.typing import NDArray
 
 from esd.services.domain.worker_set import WorkerSet
 
-PIECE_BYTES = 1 << 16  # of values in one piece: short, so that the first sums return while the last pieces are sent
+PIECE_BYTES = 1 << 16  # of values in the pieces of short vectors; longer pieces have a multiple of it
+LONGEST_PIECE = 8 * PIECE_BYTES
+
+_PIECES = 16  # of a longer vector: a sum returns while its next piece is sent, and a piece costs some tenths of a ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class PieceName:
     @property
     def values(self) -> int:
         """The number of values in the piece."""
-        return min(piece_values(self.dtype), self.length - self.start)
+        return min(piece_values(self.dtype, self.length), self.length - self.start)
 
     @property
     def size(self) -> int:
@@ -88,13 +92,14 @@ class SumPiece:
     values: NDArray[Any] | None
 
 
-def piece_values(dtype: np.dtype[Any]) -> int:
-    """Returns the number of values of a whole piece."""
-    return PIECE_BYTES // dtype.itemsize
+def piece_values(dtype: np.dtype[Any], length: int) -> int:
+    """Returns the number of values of a whole piece of a vector with so many values."""
+    multiple = math.ceil(length * dtype.itemsize / (_PIECES * PIECE_BYTES))
+    return min(max(multiple, 1) * PIECE_BYTES, LONGEST_PIECE) // dtype.itemsize
 
 
 def pieces_of_shard(iteration: int, number: int, vector: NDArray[Any], shard: int, shards: int) -> Iterator[PieceName]:
     """Yields the pieces of a vector that one server sums: every `shards`-th, from the shard's number on."""
-    step = piece_values(vector.dtype)
+    step = piece_values(vector.dtype, len(vector))
     for start in range(shard * step, len(vector), shards * step):
         yield PieceName(iteration, number, start, len(vector), vector.dtype)

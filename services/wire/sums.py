@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.sum_pieces import PIECE_BYTES, PieceName, SumMember, SumPiece, piece_values
+from esd.services.domain.sum_pieces import LONGEST_PIECE, PieceName, SumMember, SumPiece, piece_values
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.wire.arrays import decode_array, encode_array
 from esd.services.wire.messages import parse
 
-MAX_MESSAGE_BYTES = PIECE_BYTES + 4096
+MAX_MESSAGE_BYTES = LONGEST_PIECE + 4096
 
 _MOST_WORKERS = 64
 _TYPES: dict[np.dtype[Any], ps_pb2.SumType] = {
@@ -139,10 +139,10 @@ def _decoded(message: ps_pb2.SumPiece) -> SumPiece:
     dtype = _DTYPES.get(message.type)
     if dtype is None:
         raise InvalidArgument(f"piece.type is {message.type}, which names no type of values")
-    if message.start >= message.length or message.start % piece_values(dtype):
+    whole = piece_values(dtype, message.length)
+    if message.start >= message.length or message.start % whole:
         raise InvalidArgument(
-            f"piece.start is {message.start}, it must be a multiple of {piece_values(dtype)} below the length, "
-            f"{message.length}"
+            f"piece.start is {message.start}, it must be a multiple of {whole} below the length, {message.length}"
         )
     name = PieceName(message.iteration, message.number, message.start, message.length, dtype)
     data = message.values

@@ -65,6 +65,7 @@ REFUSED: Mapping[str, Callable[[], object]] = {
 MET = {
     "domain/features.MAX_SAMPLE_IDS": "test_lists_have_a_million_ids_each_and_a_sample_two_million",
     "domain/parts.PIECE_BYTES": "test_pieces_join_to_the_whole_and_tell_the_last",
+    "domain/sum_pieces.LONGEST_PIECE": "test_a_longer_vector_has_longer_pieces_which_the_sums_accept",
     "domain/sum_pieces.PIECE_BYTES": "test_each_shard_gets_every_other_piece",
     "wire/pieces.PIECE_BYTES": "test_a_long_message_comes_in_pieces_and_others_as_they_are",
     "wire/batches.MESSAGE_BYTES": "test_batches_plans_and_the_log_are_longer_than_a_message",

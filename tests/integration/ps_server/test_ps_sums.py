@@ -18,7 +18,7 @@ from esd.services.domain.errors import (
     StaleEpoch,
     Unavailable,
 )
-from esd.services.domain.sum_pieces import PIECE_BYTES, SumMember
+from esd.services.domain.sum_pieces import LONGEST_PIECE, PIECE_BYTES, SumMember
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime import metrics
 from esd.services.wire.sums import encode_member
@@ -75,7 +75,7 @@ async def test_a_worker_without_samples_sends_no_values(client, stack):
     [
         (b"junk", InvalidArgument, "these 4 bytes are no SumRequest"),
         (piece(length=3), InvalidArgument, "the first message of a stream of sums names its group"),
-        (bytes(PIECE_BYTES + 5000), InvalidArgument, f"the message has {PIECE_BYTES + 5000} bytes"),
+        (bytes(LONGEST_PIECE + 5000), InvalidArgument, f"the message has {LONGEST_PIECE + 5000} bytes"),
         (encode_member(member(0, table="other")), NotFound, "no table 'other'"),
         (encode_member(member(0, epoch=7)), StaleEpoch, "epoch 7 is not the epoch of table 't'"),
         (encode_member(member(2)), InvalidArgument, "worker slot 2 is not one of the members, 0x3"),
@@ -208,7 +208,7 @@ async def test_memory_is_bounded_and_the_sum_is_complete_nevertheless(start):
         await second.joined()
         done, _ = await asyncio.wait([sending], timeout=2)
         assert not done
-        assert metrics.SUM_HELD_BYTES.collect()[0].samples[0].value <= limit + 2 * PIECE_BYTES
+        assert metrics.SUM_HELD_BYTES.collect()[0].samples[0].value <= limit + 2 * LONGEST_PIECE
         read = asyncio.gather(first.read_vector(length), second.read_vector(length))
         await first.send_vector(vector)
         await sending
@@ -227,7 +227,7 @@ async def test_a_worker_that_reads_no_sums_is_not_read_either(start):
         sending = [asyncio.create_task(stream.send_vector(vector)) for stream in (deaf, well)]
         with pytest.raises(EsdError, match="worker slot 0 has not taken the sums for"):
             await well.ended()
-        assert metrics.SUM_HELD_BYTES.collect()[0].samples[0].value <= 3 * limit
+        assert metrics.SUM_HELD_BYTES.collect()[0].samples[0].value <= 2 * limit + 4 * LONGEST_PIECE
         for task in sending:
             task.cancel()
         await asyncio.gather(*sending, return_exceptions=True)

@@ -185,7 +185,7 @@ async def test_a_worker_that_claims_sums_which_it_cannot_have_is_refused(client,
     group = Group(client, stack)
     first, second = await group.join()
     first.received = 1
-    await first.send_vector(VECTORS[0])
+    await send(first, 0, 0)
     with pytest.raises(InvalidArgument, match=r"worker slot 0 reports that it has 1 pieces of sums, .* in 0\.\.0"):
         await first.ended()
     with pytest.raises(Unavailable, match="refused worker slot 0"):
@@ -205,7 +205,7 @@ async def test_sums_that_all_members_have_are_dropped(client, stack):
 async def test_sums_are_dropped_for_want_of_memory_and_then_no_stream_continues(start):
     client = await start(max_sum_bytes=2**20)
     await client.create_table()
-    length = 40 * WHOLE
+    length, count = 40 * WHOLE, 14  # pieces
     async with AsyncExitStack() as stack:
         group = Group(client, stack)
         first, second = await group.join()
@@ -217,8 +217,8 @@ async def test_sums_are_dropped_for_want_of_memory_and_then_no_stream_continues(
         second.cancel()
         with pytest.raises(FailedPrecondition, match=r"slot 1 lacks the pieces .* from number 0 on.*MAX_SUM_BYTES"):
             await (await group.resume(1, 0)).ended()
-        again = await group.resume(1, 40)
-        assert await again.joined() == 40
+        again = await group.resume(1, count)
+        assert await again.joined() == count
         for stream in (first, again):
             await stream.send_vector(vector[:5], 1)
         assert [(await stream.read_vector(5)).tolist() for stream in (first, again)] == 2 * [5 * [2.0]]

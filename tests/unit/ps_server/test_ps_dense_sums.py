@@ -108,6 +108,31 @@ def test_each_shard_gets_every_other_piece() -> None:
             assert sums.add(0, piece) is not None
 
 
+@pytest.mark.parametrize(
+    ("length", "whole", "count"),
+    [
+        (0, WHOLE, 0),
+        (1, WHOLE, 1),
+        (16 * WHOLE, WHOLE, 16),
+        (16 * WHOLE + 1, 2 * WHOLE, 9),
+        (495_888, 2 * WHOLE, 16),
+        (128 * WHOLE, 8 * WHOLE, 16),
+        (200 * WHOLE, 8 * WHOLE, 25),
+    ],
+)
+def test_a_longer_vector_has_longer_pieces_which_the_sums_accept(length: int, whole: int, count: int) -> None:
+    vector = np.zeros(length, np.float32)
+    found = pieces(vector)
+    assert [piece.name.start for piece in found] == [whole * at for at in range(count)]
+    assert sum(piece.name.values for piece in found) == length
+    for shards in (1, 2, 3):
+        for shard in range(shards):
+            sums = DenseSums(WorkerSet.of([0]), shard, shards)
+            for iteration in range(2):
+                for piece in pieces(vector, iteration, shard=shard, shards=shards):
+                    assert sums.add(0, piece) is not None
+
+
 LONG = np.zeros(3 * WHOLE, np.float32)
 FIRST, SECOND, _ = pieces(LONG)
 
