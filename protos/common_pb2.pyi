@@ -31,7 +31,7 @@ class SampleBatch(_message.Message):
     def __init__(self, samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., ids: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ...) -> None: ...
 
 class Optimizer(_message.Message):
-    __slots__ = ("kind", "learning_rate", "epsilon", "beta1", "beta2")
+    __slots__ = ("kind", "learning_rate", "epsilon", "beta1", "beta2", "max_norm")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         KIND_UNSPECIFIED: _ClassVar[Optimizer.Kind]
@@ -47,12 +47,14 @@ class Optimizer(_message.Message):
     EPSILON_FIELD_NUMBER: _ClassVar[int]
     BETA1_FIELD_NUMBER: _ClassVar[int]
     BETA2_FIELD_NUMBER: _ClassVar[int]
+    MAX_NORM_FIELD_NUMBER: _ClassVar[int]
     kind: Optimizer.Kind
     learning_rate: float
     epsilon: float
     beta1: float
     beta2: float
-    def __init__(self, kind: _Optional[_Union[Optimizer.Kind, str]] = ..., learning_rate: _Optional[float] = ..., epsilon: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ...) -> None: ...
+    max_norm: float
+    def __init__(self, kind: _Optional[_Union[Optimizer.Kind, str]] = ..., learning_rate: _Optional[float] = ..., epsilon: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., max_norm: _Optional[float] = ...) -> None: ...
 
 class TableSpec(_message.Message):
     __slots__ = ("name", "dimension", "optimizer", "seed", "init_scale")

@@ -82,6 +82,7 @@ class TableOptions:
         dim: values per row.
         optimizer: `sgd`, `adagrad` or `adam`.
         learning_rate: of the optimizer.
+        max_norm: the largest Euclidean norm of a row after each training; 0: any.
         row_ttl: iterations without a training after which a row is forgotten; 0: none.
         admit_after: N, an id is trained from the N-th iteration on that has it; 1: at once.
 
@@ -93,6 +94,7 @@ class TableOptions:
     dim: Whole | None = None
     optimizer: Annotated[str, OneOf([kind.value for kind in OptimizerKind])] | None = None
     learning_rate: Number | None = None
+    max_norm: Number | None = None
     row_ttl: Annotated[int, Field(ge=0, le=MAX_ROW_TTL), WHOLE] | None = None
     admit_after: Annotated[int, Field(ge=1, le=MAX_ADMIT_AFTER), WHOLE] | None = None
 
@@ -298,7 +300,8 @@ class Schema:
         """
         said = _said(asdict(self)) | {"ids": [_said(asdict(each)) for each in self.id_columns]}
         for options in said.get("tables", {}).values():
-            del options["row_ttl"], options["admit_after"]  # the samples do not depend on them
+            for name in ("max_norm", "row_ttl", "admit_after"):  # the samples do not depend on them
+                del options[name]
         return json.dumps(said, sort_keys=True)
 
     def _check_labels(self) -> None:
@@ -343,8 +346,9 @@ def job_tables(
         dimension = first.dimension if said.dim is None else said.dim
         kind = first.optimizer.kind if said.optimizer is None else OptimizerKind(said.optimizer)
         rate = first.optimizer.learning_rate if said.learning_rate is None else said.learning_rate
+        norm = first.optimizer.max_norm if said.max_norm is None else said.max_norm
         full_name = first.name if number == 0 else first.further(str(name))
-        trained = replace(first.optimizer, kind=kind, learning_rate=rate)
+        trained = replace(first.optimizer, kind=kind, learning_rate=rate, max_norm=norm)
         tables.append(TableSpec(full_name, dimension, trained, first.seed, init_scale=dimension**-0.5))
     return tuple(tables)
 

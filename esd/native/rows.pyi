@@ -40,6 +40,12 @@ def rowwise_adagrad(rows: Rows, gradients: Rows, rates: Rates, epsilon: float) -
 def adam(rows: Rows, gradients: Rows, steps: Steps, rates: Rates, epsilon: float, beta1: float, beta2: float) -> None:
     """Takes one step of lazy Adam on `rows` [r, 3 D], in place; `gradients` is [r, D], `steps` [r] counts from 1."""
 
+def limit_norms(rows: Rows, dimension: int, most: float) -> None:
+    """Scales the first D values of each of `rows` [r, W], in place, down to the norm `most` if theirs is larger.
+
+    The norm is Euclidean, computed in double precision. 0 stands for no limit.
+    """
+
 def addresses(ids: Ids) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
     """Returns where the Redis store keeps rows (ps_server/stores/redis/records.py).
 
@@ -322,6 +328,7 @@ class FrameTable:
         epsilon: for Adagrad and Adam.
         beta1: for Adam.
         beta2: for Adam.
+        max_norm: the largest Euclidean norm of a row's values after a step; 0: any.
         shard: number of the shard whose ids the table holds.
         shards: number of shards.
     """
@@ -336,6 +343,7 @@ class FrameTable:
         epsilon: float,
         beta1: float,
         beta2: float,
+        max_norm: float,
         shard: int,
         shards: int,
     ) -> None: ...

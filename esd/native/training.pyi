@@ -13,6 +13,9 @@ replicated: it stays unchanged, and the sums of such rows go to `shared`, float3
 With `gathered`, float32 [C, D], every row takes a step, even if other workers train it, too, and its gradient is added
 to its slot in `gathered`.
 
+After its step, a row's values are scaled down to the Euclidean norm `max_norm` if theirs is larger; 0 stands for no
+limit.
+
 Shapes that do not fit, and slots or rows out of range, raise ValueError before anything is changed.
 """
 
@@ -28,6 +31,7 @@ def sgd(
     shared: NDArray[np.float32],
     learning_rate: float,
     gathered: NDArray[np.float32] | None = None,
+    max_norm: float = 0.0,
 ) -> None:
     """Takes one step of SGD; W = D."""
 
@@ -41,6 +45,7 @@ def rowwise_adagrad(
     learning_rate: float,
     epsilon: float,
     gathered: NDArray[np.float32] | None = None,
+    max_norm: float = 0.0,
 ) -> None:
     """Takes one step of row-wise Adagrad; W = D + 1."""
 
@@ -57,5 +62,6 @@ def adam(
     beta1: float,
     beta2: float,
     gathered: NDArray[np.float32] | None = None,
+    max_norm: float = 0.0,
 ) -> None:
     """Takes step `step`, counted from 1, of lazy Adam; W = 3 D."""

@@ -221,13 +221,14 @@ Woken announce(WaitingRows& waiting, In1<std::uint64_t> ids, In1<std::int64_t> v
 }
 
 TableFacts make_facts(std::size_t dimension, std::size_t width, std::uint64_t seed, double scale, unsigned optimizer,
-                      double epsilon, double beta1, double beta2, std::uint64_t shard, std::uint64_t shards) {
+                      double epsilon, double beta1, double beta2, double max_norm, std::uint64_t shard,
+                      std::uint64_t shards) {
   require(optimizer < 3, "optimizer is 0, 1 or 2");
   const std::size_t states[] = {0, 1, 2 * dimension};
   require(width == dimension + states[optimizer], "the optimizer's rows have another width");
   require(shard < shards, "shard is not below shards");
   const auto kind = static_cast<Optimizer::Kind>(optimizer);
-  return {{seed, scale, dimension, width}, {kind, epsilon, beta1, beta2}, {shard, shards}};
+  return {{seed, scale, dimension, width}, {kind, epsilon, beta1, beta2, max_norm}, {shard, shards}};
 }
 
 }  // namespace
@@ -288,13 +289,13 @@ void bind_exchange(nb::module_& m) {
       .def(
           "__init__",
           [](TableFacts* self, std::size_t dimension, std::size_t width, std::uint64_t seed, double scale,
-             unsigned optimizer, double epsilon, double beta1, double beta2, std::uint64_t shard,
+             unsigned optimizer, double epsilon, double beta1, double beta2, double max_norm, std::uint64_t shard,
              std::uint64_t shards) {
-            new (self)
-                TableFacts(make_facts(dimension, width, seed, scale, optimizer, epsilon, beta1, beta2, shard, shards));
+            new (self) TableFacts(
+                make_facts(dimension, width, seed, scale, optimizer, epsilon, beta1, beta2, max_norm, shard, shards));
           },
-          "dimension"_a, "width"_a, "seed"_a, "scale"_a, "optimizer"_a, "epsilon"_a, "beta1"_a, "beta2"_a, "shard"_a,
-          "shards"_a)
+          "dimension"_a, "width"_a, "seed"_a, "scale"_a, "optimizer"_a, "epsilon"_a, "beta1"_a, "beta2"_a, "max_norm"_a,
+          "shard"_a, "shards"_a)
       .def("apply", &apply, "frame"_a, "rows"_a, "partials"_a, "pre_images"_a.none(), "waiting"_a, "limit"_a)
       .def("answer", &answer_from_table, "pulls"_a, "sequence"_a, "rows"_a, "limit"_a);
 }

@@ -28,8 +28,9 @@ struct Optimizer {
 
   Kind kind;
   double epsilon, beta1, beta2;
+  double max_norm;  // 0: any
 
-  // Takes the optimizer step with this number on one row, at its learning rate.
+  // Takes the optimizer step with this number on one row, at its learning rate, and limits the norm of its values.
   void step(float* row, const float* gradient, std::int64_t number, float rate, std::size_t dimension) const {
     switch (kind) {
       case Kind::kSgd: sgd(row, gradient, 1, dimension, rate); break;
@@ -38,6 +39,7 @@ struct Optimizer {
         break;
       case Kind::kAdam: adam(row, gradient, &number, 1, dimension, {rate, epsilon, beta1, beta2}); break;
     }
+    limit_norm(row, dimension, max_norm);
   }
 };
 

@@ -91,6 +91,13 @@ void apply_adam(InOut2<float> rows, In2<float> gradients, In1<std::uint32_t> ste
   }
 }
 
+void limit_norms(InOut2<float> rows, std::size_t dimension, double most) {
+  require(dimension <= rows.shape(1), "a row has more values than floats");
+  require(most >= 0.0, "the largest norm is negative");
+  const nb::gil_scoped_release release;
+  for (std::size_t i = 0; i < rows.shape(0); ++i) limit_norm(rows.data() + i * rows.shape(1), dimension, most);
+}
+
 // The columns of a block of gradients. `check` throws if columns differ in length.
 struct Gradients {
   In1<std::uint64_t> ids;
@@ -202,6 +209,7 @@ NB_MODULE(rows, m) {
   m.def("rowwise_adagrad", &apply_adagrad, "rows"_a.noconvert(), "gradients"_a, "rates"_a, "epsilon"_a);
   m.def("adam", &apply_adam, "rows"_a.noconvert(), "gradients"_a, "steps"_a, "rates"_a, "epsilon"_a, "beta1"_a,
         "beta2"_a);
+  m.def("limit_norms", &limit_norms, "rows"_a.noconvert(), "dimension"_a, "most"_a);
 
   nb::class_<PartialGradients>(m, "PartialGradients")
       .def(nb::init<std::size_t>(), "dimension"_a)

@@ -1,4 +1,4 @@
-// Optimizers, which take one step on a block of rows in place.
+// Optimizers, which take one step on a block of rows in place, and the limit of the rows' norms after it.
 //
 // A row is [D values | state]; the block has r rows, and one gradient of D values per row. The formulas are those of
 // services/domain/tables.py, in float32 as torch computes them.
@@ -29,6 +29,17 @@ ESD_HOT static void rowwise_adagrad(float* rows, const float* gradients, std::si
     const float step = rate / (std::sqrt(state) + epsilon);
     for (std::size_t c = 0; c < dimension; ++c) row[c] -= step * g[c];
   }
+}
+
+// Scales the D values of a row down to the Euclidean norm `most` if theirs is larger. 0 stands for no limit.
+ESD_HOT static void limit_norm(float* values, std::size_t dimension, double most) {
+  if (most == 0.0) return;
+  double squares = 0.0;
+  for (std::size_t c = 0; c < dimension; ++c) squares += static_cast<double>(values[c]) * values[c];
+  const double norm = std::sqrt(squares);
+  if (!(norm > most)) return;
+  const auto factor = static_cast<float>(most / norm);
+  for (std::size_t c = 0; c < dimension; ++c) values[c] *= factor;
 }
 
 struct AdamConstants {

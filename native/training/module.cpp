@@ -37,41 +37,48 @@ Trained checked(const Cache& cache, std::size_t floats_per_value, std::size_t mo
           gradients.data(), inverse.size(),      gradients.shape(1), shared.data()};
 }
 
-// Trains rows with `update`; with gathered gradients, as rows of which each worker has its own copy.
+// Trains rows with `update` and limits their norms; with gathered gradients, as rows of which each worker has its own
+// copy.
 template <typename Update>
-void train(const Cache& cache, const Gathered& gathered, const Trained& trained, const Update& update) {
+void train(const Cache& cache, const Gathered& gathered, const Trained& trained, double max_norm,
+           const Update& update) {
+  const auto limited = [&](float* row, const float* gradient) {
+    update(row, gradient);
+    rows::limit_norm(row, trained.dimension, max_norm);
+  };
   if (gathered) {
     require(gathered->shape(0) == cache.shape(0) && gathered->shape(1) == trained.dimension,
             "there is not one gathered gradient per slot");
   }
   const nb::gil_scoped_release release;
   if (gathered) {
-    train_gathering(cache.data(), cache.shape(1), gathered->data(), trained, update);
+    train_gathering(cache.data(), cache.shape(1), gathered->data(), trained, limited);
   } else {
-    train_cached(cache.data(), cache.shape(1), trained, update);
+    train_cached(cache.data(), cache.shape(1), trained, limited);
   }
 }
 
 void sgd(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
-         In2<float> gradients, InOut2<float> shared, float rate, const Gathered& gathered) {
+         In2<float> gradients, InOut2<float> shared, float rate, const Gathered& gathered, double max_norm) {
   const Trained trained = checked(cache, 1, 0, slots, contributors, inverse, gradients, shared);
-  train(cache, gathered, trained,
+  train(cache, gathered, trained, max_norm,
         [&](float* row, const float* gradient) { rows::sgd(row, gradient, 1, trained.dimension, rate); });
 }
 
 void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
-                     In2<float> gradients, InOut2<float> shared, float rate, float epsilon, const Gathered& gathered) {
+                     In2<float> gradients, InOut2<float> shared, float rate, float epsilon, const Gathered& gathered,
+                     double max_norm) {
   const Trained trained = checked(cache, 1, 1, slots, contributors, inverse, gradients, shared);
-  train(cache, gathered, trained, [&](float* row, const float* gradient) {
+  train(cache, gathered, trained, max_norm, [&](float* row, const float* gradient) {
     rows::rowwise_adagrad(row, gradient, 1, trained.dimension, rate, epsilon);
   });
 }
 
 void adam(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
           In2<float> gradients, InOut2<float> shared, std::int64_t step, double rate, double epsilon, double beta1,
-          double beta2, const Gathered& gathered) {
+          double beta2, const Gathered& gathered, double max_norm) {
   const Trained trained = checked(cache, 3, 0, slots, contributors, inverse, gradients, shared);
-  train(cache, gathered, trained, [&](float* row, const float* gradient) {
+  train(cache, gathered, trained, max_norm, [&](float* row, const float* gradient) {
     rows::adam(row, gradient, &step, 1, trained.dimension, {rate, epsilon, beta1, beta2});
   });
 }
@@ -80,12 +87,13 @@ void adam(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors
 
 NB_MODULE(training, m) {
   m.def("sgd", &sgd, "cache"_a.noconvert(), "slots"_a, "contributors"_a, "inverse"_a, "gradients"_a,
-        "shared"_a.noconvert(), "learning_rate"_a, "gathered"_a.noconvert() = nb::none());
+        "shared"_a.noconvert(), "learning_rate"_a, "gathered"_a.noconvert() = nb::none(), "max_norm"_a = 0.0);
   m.def("rowwise_adagrad", &rowwise_adagrad, "cache"_a.noconvert(), "slots"_a, "contributors"_a, "inverse"_a,
-        "gradients"_a, "shared"_a.noconvert(), "learning_rate"_a, "epsilon"_a, "gathered"_a.noconvert() = nb::none());
+        "gradients"_a, "shared"_a.noconvert(), "learning_rate"_a, "epsilon"_a, "gathered"_a.noconvert() = nb::none(),
+        "max_norm"_a = 0.0);
   m.def("adam", &adam, "cache"_a.noconvert(), "slots"_a, "contributors"_a, "inverse"_a, "gradients"_a,
         "shared"_a.noconvert(), "step"_a, "learning_rate"_a, "epsilon"_a, "beta1"_a, "beta2"_a,
-        "gathered"_a.noconvert() = nb::none());
+        "gathered"_a.noconvert() = nb::none(), "max_norm"_a = 0.0);
 }
 
 }  // namespace esd::training

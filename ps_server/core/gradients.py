@@ -107,13 +107,18 @@ def apply_optimizer(
     steps: NDArray[np.uint32],
     rates: NDArray[np.float32],
 ) -> None:
-    """Takes one optimizer step on rows [r, W], in place, with gradients [r, D], steps [r] and rates [r]."""
+    """Takes one optimizer step on rows [r, W], in place, with gradients [r, D], steps [r] and rates [r].
+
+    The norms of the rows are limited afterwards, if the optimizer has a limit.
+    """
     if optimizer.kind is OptimizerKind.SGD:
         native.sgd(rows, gradients, rates)
     elif optimizer.kind is OptimizerKind.ROWWISE_ADAGRAD:
         native.rowwise_adagrad(rows, gradients, rates, optimizer.epsilon)
     else:
         native.adam(rows, gradients, steps, rates, optimizer.epsilon, optimizer.beta1, optimizer.beta2)
+    if optimizer.max_norm:
+        native.limit_norms(rows, gradients.shape[1], optimizer.max_norm)
 
 
 def _disagreement(store: TableStore, block: GradientBlock, at: int) -> str:

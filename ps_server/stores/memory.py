@@ -233,6 +233,7 @@ class MemoryFrames:
             optimizer.epsilon,
             optimizer.beta1,
             optimizer.beta2,
+            optimizer.max_norm,
             shard.index,
             shard.count,
         )

@@ -77,6 +77,11 @@ class ModelSpec:
                 raise InvalidArgument(f"a hidden layer has width {width}, it must be in 1..{MAX_WIDTH}")
         _check_range("weight_decay", self.weight_decay, 0)
         _check_range("clip_norm", self.clip_norm, 0)
+        if self.dense_optimizer.max_norm:
+            raise InvalidArgument(
+                f"max_norm of dense_optimizer is {self.dense_optimizer.max_norm}, it limits embedding rows only: "
+                "give it to the optimizer of a table"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,7 +362,8 @@ class JobSpec(DispatchOptions):
 
     def steps_add_up(self, table: TableSpec) -> bool:
         """Returns whether steps of a table's rows with several gradients come to one step with their sum."""
-        return table.optimizer.kind is OptimizerKind.SGD and self.schedule == CONSTANT
+        optimizer = table.optimizer
+        return optimizer.kind is OptimizerKind.SGD and not optimizer.max_norm and self.schedule == CONSTANT
 
     def dense_rate(self, iteration: int) -> float:
         """Returns the learning rate of the dense parameters in an iteration."""

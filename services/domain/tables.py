@@ -42,6 +42,9 @@ class OptimizerSpec:
     - ADAM (lazy, as torch.optim.SparseAdam): m, v decay at the row's own steps only;
       w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon)
 
+    With a `max_norm` above 0, the values w of a row whose Euclidean norm is larger after its step are scaled down to
+    that norm. The optimizer state stays as it is, and so do rows that are not trained, initial ones included.
+
     Example:
         >>> adam = esd.OptimizerSpec(esd.OptimizerKind.ADAM, learning_rate=0.01)
         >>> adam.state_width(dimension=16)
@@ -53,6 +56,7 @@ class OptimizerSpec:
     epsilon: float = 1e-8
     beta1: float = 0.9
     beta2: float = 0.999
+    max_norm: float = 0.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
@@ -62,6 +66,8 @@ class OptimizerSpec:
         for name, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
             if not 0 <= beta < 1:
                 raise InvalidArgument(f"{name} is {beta}, it must be in [0, 1)")
+        if not (math.isfinite(self.max_norm) and self.max_norm >= 0):
+            raise InvalidArgument(f"max_norm is {self.max_norm}, it must be finite and not negative")
 
     def state_width(self, dimension: int) -> int:
         """Returns the floats of optimizer state that are stored with a row of `dimension` values."""

@@ -17,6 +17,7 @@ def encode_optimizer(spec: OptimizerSpec) -> common_pb2.Optimizer:
         epsilon=spec.epsilon,
         beta1=spec.beta1,
         beta2=spec.beta2,
+        max_norm=spec.max_norm,
     )
 
 
@@ -29,6 +30,7 @@ def decode_optimizer(message: common_pb2.Optimizer) -> OptimizerSpec:
         epsilon=message.epsilon or (OptimizerSpec().epsilon if kind is OptimizerKind.SGD else 0.0),
         beta1=message.beta1,
         beta2=message.beta2,
+        max_norm=message.max_norm,
     )
 
 

@@ -39,6 +39,9 @@ BASE = RunOptions(
 )
 
 
+LIMITED = "negatives=20&chunk=24&entity-norm=0.6"  # the first rows have norms of up to 1, about 0.58
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A way to train 1,400 triples, in batches of 64, the last one shorter."""
@@ -59,6 +62,10 @@ CLUSTERS = [
     Cluster("three workers, replicated rows", "simple", 3, changes=(("sync", "replicated:25"),)),
     Cluster("two workers, unequal workloads", "transe", 2, changes=(("batch", None), ("workloads", "50,14"))),
     Cluster("a worker without samples", "complex", 3, changes=(("batch", None), ("workloads", "40,0,24"))),
+    Cluster("one worker, a limit of norms", "transe", 1, LIMITED),
+    Cluster("two workers, a limit of norms and rows sent as gradients", "transe", 2, LIMITED, (("direct", True),)),
+    Cluster("four workers, a limit of norms, caches that evict", "transe", 4, LIMITED, (("cache_rows", 70),)),
+    Cluster("three workers, a limit of norms of replicated rows", "transe", 3, LIMITED, (("sync", "replicated:25"),)),
     Cluster("two workers, relations of another dimension", "rotate", 2, "negatives=20&relation-dim=4"),
 ]
 
@@ -127,6 +134,9 @@ def test_a_cluster_trains_a_graph_as_one_process_does(case: Cluster, graph: Path
     for name, rows in expected.items():
         ids = model[f"{name}/ids"] % np.uint64(2**56)
         assert distance(model[f"{name}/rows"], rows[ids]) < 1e-4, name
+    if case.options == LIMITED:
+        norms = [np.linalg.norm(model[f"{table.name}/rows"], axis=1).max() for table in run.job.tables]
+        assert norms[0] <= 0.6 * (1 + 1e-6) < norms[1]  # of entities, and of relations
     assert len(model[f"{run.job.table.name}/ids"]) == len(next(iter(expected.values())))
     assert result["iterations"] == -(-1400 // size)
     if options.sync != "proactive":  # which pushes as many rows ahead as measured times allow

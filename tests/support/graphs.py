@@ -57,6 +57,8 @@ SCORES: dict[str, Score] = {
 def train_graph(job: JobSpec, batches: Iterable[SampleBatch]) -> Mapping[str, NDArray[np.float32]]:
     """Trains whole tables by SGD, sample by sample of each batch, and returns their rows by name of the table.
 
+    Rows that are longer than the table allows are scaled down after their step.
+
     Args:
         job: names the score, and has the negatives.
         batches: the global batches.
@@ -81,6 +83,9 @@ def train_graph(job: JobSpec, batches: Iterable[SampleBatch]) -> Mapping[str, ND
         for spec, table in zip(job.tables, tables, strict=True):
             assert table.grad is not None
             with torch.no_grad():
+                touched = table.grad.any(dim=1)
                 table.sub_(spec.optimizer.learning_rate * table.grad)
+                if spec.optimizer.max_norm:
+                    table[touched] = torch.renorm(table[touched], 2, 0, spec.optimizer.max_norm)
             table.grad = None
     return {spec.name: table.detach().numpy() for spec, table in zip(job.tables, tables, strict=True)}

@@ -123,8 +123,13 @@ class Rows:
         return rows.index_copy(0, torch.from_numpy(admitted), self.embedding(torch.from_numpy(places)))
 
     def train(self, factor: float) -> None:
-        """A step at so many times the learning rate."""
+        """A step at so many times the learning rate, after which trained rows are scaled down to the largest norm."""
+        weight, most = self.embedding.weight, self.spec.optimizer.max_norm
         self._train(self.spec.optimizer.learning_rate * factor)
+        if most and weight.grad is not None:
+            trained = weight.grad.coalesce().indices()[0]
+            with torch.no_grad():
+                weight[trained] = torch.renorm(weight[trained], 2, 0, most)
 
     def trained(self) -> TrainedTable:
         """The parameters that are trained now."""

@@ -209,14 +209,14 @@ def _train_on_host(
     """Does in one pass the work of `train_on_device`; its loops are shared with the parameter server."""
     rows = cache.numpy(), used.slots, used.contributors, used.inverse, gradients.numpy(), shared.numpy()
     sums = None if gathered is None else gathered.numpy()
-    epsilon = optimizer.epsilon
+    epsilon, most = optimizer.epsilon, optimizer.max_norm
     match optimizer.kind:
         case OptimizerKind.SGD:
-            training.sgd(*rows, rate, sums)
+            training.sgd(*rows, rate, sums, most)
         case OptimizerKind.ROWWISE_ADAGRAD:
-            training.rowwise_adagrad(*rows, rate, epsilon, sums)
+            training.rowwise_adagrad(*rows, rate, epsilon, sums, most)
         case OptimizerKind.ADAM:
-            training.adam(*rows, step, rate, epsilon, optimizer.beta1, optimizer.beta2, sums)
+            training.adam(*rows, step, rate, epsilon, optimizer.beta1, optimizer.beta2, sums, most)
 
 
 @torch.no_grad()
@@ -255,7 +255,7 @@ def train_on_device(
 
 
 def updated_rows(rows: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step: int, rate: float) -> Tensor:
-    """Takes one optimizer step on each row.
+    """Takes one optimizer step on each row, and limits its norm if the optimizer has a limit.
 
     Args:
         rows: float32 [r, W], D values followed by the optimizer state.
@@ -271,11 +271,17 @@ def updated_rows(rows: Tensor, gradients: Tensor, optimizer: OptimizerSpec, step
     values, state = rows[:, :dimension], rows[:, dimension:]
     match optimizer.kind:
         case OptimizerKind.SGD:
-            return values - rate * gradients
+            updated = values - rate * gradients
         case OptimizerKind.ROWWISE_ADAGRAD:
-            return _rowwise_adagrad(values, state, gradients, optimizer, rate)
+            updated = _rowwise_adagrad(values, state, gradients, optimizer, rate)
         case OptimizerKind.ADAM:
-            return _adam(values, state, gradients, optimizer, step, rate)
+            updated = _adam(values, state, gradients, optimizer, step, rate)
+    if optimizer.max_norm:
+        values = updated[:, :dimension]
+        norms = torch.linalg.vector_norm(values, dim=1, keepdim=True, dtype=torch.float64)
+        factors = torch.where(norms > optimizer.max_norm, optimizer.max_norm / norms, 1.0)
+        values.mul_(factors.float())
+    return updated
 
 
 def _rowwise_adagrad(values: Tensor, total: Tensor, gradients: Tensor, optimizer: OptimizerSpec, rate: float) -> Tensor:

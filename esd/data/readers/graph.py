@@ -12,6 +12,7 @@ names alone. Entities are the ids 0 to E - 1 of table 0, of which negatives can 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ from esd.services.domain.negatives import Negatives
 _PARTS = ("train", "valid", "test")
 _ENTITY, _RELATION = range(2)  # the numbers of their tables
 _COLUMNS = {"h": Column("entity", Kind.ID), "r": Column("relation", Kind.ID), "t": Column("entity", Kind.ID)}
-_OPTIONS = ("part", "negatives", "chunk", "relation-dim")
+_OPTIONS = ("part", "negatives", "chunk", "relation-dim", "entity-norm")
 _NEGATIVES = 200  # of a chunk (FRUGAL §4.1, after DGL-KE)
 
 
@@ -74,12 +75,13 @@ class GraphDataset:
 
     The argument of the request is a folder or a file, then perhaps `?` and options: `part` (train, valid or test),
     `negatives`, the number of entities that a chunk of samples shares as negatives, `chunk`, its samples (0: all of a
-    global batch), and `relation-dim`, the values of a relation's row (0: as many as an entity's).
+    global batch), `relation-dim`, the values of a relation's row (0: as many as an entity's), and `entity-norm`, the
+    largest Euclidean norm of an entity's row after each training (0: any).
 
     Attributes:
         triples: of all parts.
         negatives: by the options; None: none.
-        table_options: by the options, of the relations.
+        table_options: by the options, of the entities and of the relations.
 
     Raises:
         InvalidArgument: a file does not exist or is malformed, a part is missing, or an option is wrong.
@@ -106,7 +108,10 @@ class GraphDataset:
         self.samples: int | None = len(self.triples.parts[self._part])
         count, chunk = (_number(given, name, default) for name, default in (("negatives", _NEGATIVES), ("chunk", 0)))
         dim = _number(given, "relation-dim", 0)
-        self.table_options = {"relation": TableOptions(dim=dim)} if dim else {}
+        self.table_options = {
+            "": TableOptions(max_norm=_norm(given)),
+            "relation": TableOptions(dim=dim or None),
+        }
         self.negatives = Negatives("negative", len(self.triples.entities), count, _ENTITY, chunk) if count else None
 
     @property
@@ -149,6 +154,17 @@ def _number(options: dict[str, str], name: str, default: int) -> int:
     if not text.isdecimal():
         raise InvalidArgument(f"option {name} of graph is {text!r}, it must be a whole number from 0 on")
     return int(text)
+
+
+def _norm(options: dict[str, str]) -> float:
+    text = options.get("entity-norm", "0")
+    try:
+        norm = float(text)
+    except ValueError:
+        norm = math.nan
+    if not 0 <= norm < math.inf:
+        raise InvalidArgument(f"option entity-norm of graph is {text!r}, it must be a number from 0 on")
+    return norm
 
 
 def _files_of_parts(files: tuple[Path, ...]) -> dict[str, Path]:

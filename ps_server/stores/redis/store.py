@@ -148,6 +148,8 @@ def _encode(spec: TableSpec) -> bytes:
     fields = asdict(spec)
     del fields["name"]
     fields["optimizer"]["kind"] = spec.optimizer.kind.value
+    if not spec.optimizer.max_norm:  # so that a server of an earlier version, which knows no limit, reads the rest
+        del fields["optimizer"]["max_norm"]
     return json.dumps(fields).encode()
 
 

@@ -56,18 +56,19 @@ def asked_and_answered(script, table):
 
 
 @pytest.mark.parametrize(
-    ("kind", "workloads", "cache_rows", "shards"),
+    ("kind", "workloads", "cache_rows", "shards", "max_norm"),
     [
-        (OptimizerKind.SGD, (4, 4, 4), 18, 2),
-        (OptimizerKind.ROWWISE_ADAGRAD, (9, 3), 36, 1),
-        (OptimizerKind.ADAM, (6, 6), 26, 2),
+        (OptimizerKind.SGD, (4, 4, 4), 18, 2, 0.0),
+        (OptimizerKind.ROWWISE_ADAGRAD, (9, 3), 36, 1, 0.0),
+        (OptimizerKind.ADAM, (6, 6), 26, 2, 0.0),
+        (OptimizerKind.ROWWISE_ADAGRAD, (4, 4, 4), 18, 2, 0.3),
     ],
-    ids=["sgd, 3 workers, 2 shards", "adagrad, unequal workers", "adam, 2 workers, 2 shards"],
+    ids=["sgd, 3 workers, 2 shards", "adagrad, unequal workers", "adam, 2 workers, 2 shards", "a limit of norms"],
 )
 async def test_workers_train_the_model_of_one_machine(
-    start_servers, start_worker, serve_scripts, kind, workloads, cache_rows, shards
+    start_servers, start_worker, serve_scripts, kind, workloads, cache_rows, shards, max_norm
 ):
-    optimizer = OptimizerSpec(kind, learning_rate=0.05)
+    optimizer = OptimizerSpec(kind, learning_rate=0.05, max_norm=max_norm)
     job = small_job(await start_servers(shards), len(workloads), optimizer, workloads)
     batches = small_stream(ITERATIONS)
     scripts = scripts_of(job, cache_rows, batches)

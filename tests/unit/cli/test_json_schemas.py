@@ -55,7 +55,9 @@ def test_a_schema_s_file_is_described() -> None:
         ["sum", "mean", "list"],
     )
     assert described["properties"]["time-unit"]["enum"] == ["s", "ms", "us", "ns"]
-    assert keys(described["$defs"]["TableOptions"]) == {"dim", "optimizer", "learning-rate", "row-ttl", "admit-after"}
+    assert keys(described["$defs"]["TableOptions"]) == {
+        *("dim", "optimizer", "learning-rate", "max-norm", "row-ttl", "admit-after")
+    }
 
 
 def test_the_services_sections_are_described_and_none_of_their_keys_is_required() -> None:

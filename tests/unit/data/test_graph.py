@@ -10,8 +10,10 @@ import pytest
 
 from esd.data.opening import open_data
 from esd.data.readers.graph import GraphDataset
+from esd.data.schema import job_tables
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.negatives import Negatives
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 
 TRAIN = [("/m/paris", "/capital of", "/m/france"), ("/m/rome", "/capital of", "/m/italy"),
          ("/m/france", "/borders", "/m/italy")]  # fmt: skip
@@ -87,9 +89,12 @@ def test_numbers_are_dense_and_depend_on_the_names_alone(tmp_path: Path) -> None
 def test_options_ask_for_negatives_of_all_entities_and_for_the_size_of_relations(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(tabs(TRAIN))
     assert opened(tmp_path, "train.txt").negatives == Negatives("negative", ids=4, count=200)
-    dataset = opened(tmp_path, "train.txt?negatives=7&chunk=3&relation-dim=8")
+    dataset = opened(tmp_path, "train.txt?negatives=7&chunk=3&relation-dim=8&entity-norm=1.5")
     assert dataset.negatives == Negatives("negative", ids=4, count=7, chunk=3)
-    assert dataset.table_options["relation"].dim == 8
+    first = TableSpec("t", 16, OptimizerSpec(), seed=1, init_scale=0.25)
+    entities, relations = job_tables(None, dataset.features, first, dataset.table_options)
+    assert (entities.dimension, entities.optimizer.max_norm) == (16, 1.5)
+    assert (relations.dimension, relations.optimizer.max_norm) == (8, 0)
     assert opened(tmp_path, "train.txt?negatives=0").negatives is None
 
 
@@ -104,6 +109,8 @@ def test_options_ask_for_negatives_of_all_entities_and_for_the_size_of_relations
         (b"a\tb\tc\n", "train.txt?part=valid", "no part 'valid': it has train"),
         (b"a\tb\tc\n", "train.txt?negative=3", "no option 'negative'"),
         (b"a\tb\tc\n", "train.txt?chunk=-1", "option chunk of graph is '-1'"),
+        (b"a\tb\tc\n", "train.txt?entity-norm=-1", "option entity-norm of graph is '-1'"),
+        (b"a\tb\tc\n", "train.txt?entity-norm=inf", "option entity-norm of graph is 'inf'"),
         (b"a\tb\tc\n", "", "names no file"),
     ],
 )

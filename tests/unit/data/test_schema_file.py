@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import esd
-from esd.data.schema import Schema, admit_afters, row_ttls
+from esd.data.schema import Schema, admit_afters, job_tables, row_ttls
 from esd.data.schema_file import read_schema
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.tables import OptimizerSpec, TableSpec
 from tests.support.event_tables import LISTS, SCHEMA
 
 
@@ -146,6 +147,21 @@ def test_a_table_has_a_time_to_live_of_its_own(tmp_path: Path) -> None:
     assert [row_ttls(schemas[1], features, ttl) for ttl in (0, 7)] == [(0, 0, 9), (7, 0, 9)]
     assert row_ttls(None, features, 7) == (7, 7, 7)
     assert '"row_ttl"' not in schemas[1].to_json()
+
+
+def test_a_table_has_a_limit_of_norms_of_its_own(tmp_path: Path) -> None:
+    """It changes no sample, so a stream keeps its name."""
+    file = tmp_path / "schema.toml"
+    head = "label = 'y'\nids = ['u', { column = 'a', table = 'b' }, { column = 'c', table = 'd' }]\n"
+    file.write_text(head + "[tables.b]\nmax-norm = 0\n[tables.d]\nmax-norm = 2.5\n")
+    schema = read_schema(file)
+    first = TableSpec("t", 4, OptimizerSpec(max_norm=1.0), seed=0, init_scale=0.5)
+    tables = job_tables(schema, schema.features, first, {})
+    assert [table.optimizer.max_norm for table in tables] == [1.0, 0.0, 2.5]
+    assert "max_norm" not in schema.to_json()
+    file.write_text(head + "[tables.b]\nmax-norm = -1\n")
+    with pytest.raises(InvalidArgument, match="max_norm is -1"):
+        job_tables(read_schema(file), schema.features, first, {})
 
 
 def test_a_table_admits_ids_in_an_iteration_of_its_own(tmp_path: Path) -> None:

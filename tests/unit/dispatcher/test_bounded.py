@@ -127,6 +127,7 @@ ADAGRAD = OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.1)
 JOBS = {
     "sums": {},
     "adagrad": {"optimizer": ADAGRAD},
+    "limited norms": {"optimizer": OptimizerSpec(max_norm=1.0)},
     "rates change": {"schedule": Schedule(warm_up=5)},
     "full table": {"max_rows": 170, "at_max_rows": RowLimitPolicy.FORGET},
     "lists": {"longest": 3, "policy": "lru"},

@@ -104,6 +104,18 @@ def test_another_job_continues_with_the_same_dense_columns_only(make_job):
         goes_on_from(replace(later, features=keyed), stored)
 
 
+def test_another_job_continues_with_the_same_limit_of_norms_only(make_job):
+    """Rows would be longer than the job allows, or trained otherwise."""
+    first = replace(make_job(), checkpoint_every=5)
+    limited = replace(first, tables=(replace(first.table, optimizer=replace(first.table.optimizer, max_norm=1.0)),))
+    for job, other in ((first, limited), (limited, first)):
+        stored = Manifest(describe_job(job), iteration=10)
+        assert goes_on_from(replace(job, first_iteration=10, seed=99), stored)
+        with pytest.raises(FailedPrecondition, match="differs in tables"):
+            goes_on_from(replace(other, first_iteration=10, seed=99), stored)
+    assert "max_norm" not in describe_job(first)["tables"][0]["optimizer"]  # as in manifests of earlier versions
+
+
 def test_a_manifest_of_an_earlier_version_knows_no_names(make_job):
     job = replace(make_job(), dense_names=("price", "age"), rules=(("label", "0 or 1"),))
     earlier = {name: value for name, value in describe_job(job).items() if name not in ("dense_names", "rules")}

@@ -84,6 +84,27 @@ def test_optimizers_follow_their_formulas_over_many_steps(dimension):
             np.testing.assert_allclose(rows, reference, rtol=3e-6, atol=1e-7)
 
 
+def test_longer_rows_are_scaled_down_and_others_and_the_state_stay():
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((200, 9)).astype(np.float32)
+    values = rows[:, :7].astype(np.float64)
+    norms = np.sqrt((values**2).sum(axis=1, keepdims=True))
+    most = float(np.median(norms))
+    expected = np.hstack([np.where(norms > most, values * (most / norms), values), rows[:, 7:]])
+    short = np.flatnonzero(norms[:, 0] <= most)
+    before = rows.copy()
+    native.limit_norms(rows, 7, most)
+    np.testing.assert_allclose(rows, expected, rtol=2e-7)
+    np.testing.assert_array_equal(rows[short], before[short])
+    assert 90 < len(short) < 110
+    native.limit_norms(before, 7, 0.0)
+    np.testing.assert_array_equal(before[short], rows[short])
+    assert np.linalg.norm(before[:, :7], axis=1).max() > 1.5 * most  # 0 limits nothing
+    unlimited = np.array([[np.nan, 1], [0, 0]], np.float32)
+    native.limit_norms(unlimited, 2, 0.5)
+    np.testing.assert_array_equal(unlimited, np.array([[np.nan, 1], [0, 0]], np.float32))
+
+
 def test_a_defect_of_the_caller_raises_value_error():
     rows, gradients = np.zeros((2, 4), np.float32), np.zeros((3, 4), np.float32)
     rates = np.full(2, 0.1, np.float32)
@@ -91,5 +112,9 @@ def test_a_defect_of_the_caller_raises_value_error():
         native.sgd(rows, gradients, rates)
     with pytest.raises(ValueError, match="D \\+ 1"):
         native.rowwise_adagrad(rows, gradients[:2], rates, 1e-8)
+    with pytest.raises(ValueError, match="more values than floats"):
+        native.limit_norms(rows, 5, 1.0)
+    with pytest.raises(ValueError, match="is negative"):
+        native.limit_norms(rows, 4, -1.0)
     with pytest.raises(ValueError, match="3 D"):
         native.adam(rows, gradients[:2], np.ones(2, np.uint32), rates, 1e-8, 0.9, 0.999)

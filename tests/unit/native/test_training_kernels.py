@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from esd.native import rows as native_rows
 from esd.native import training
+from esd.ps_server.core.gradients import apply_optimizer
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from esd.worker.training.rows import RowCache, train_on_device
 from tests.unit.worker.conftest import HandMadePlans
@@ -17,6 +17,12 @@ from tests.unit.worker.conftest import HandMadePlans
 SLOTS, DIMENSION, FIELDS, SAMPLES, DISTINCT = 40, 9, 5, 12, 17
 RATE = np.float32(0.1)
 ALONE, SHARED = 0b100, 0b110
+# Their rates are the job's, and the iteration's counts. Rows of 9 values in 0..1 have a norm of about 1.7.
+OPTIMIZERS = [
+    pytest.param(OptimizerSpec(kind, learning_rate=9.0, max_norm=norm), id=f"{kind.value}, norm up to {norm}")
+    for norm in (0.0, 1.7)
+    for kind in OptimizerKind
+]
 
 
 @pytest.fixture
@@ -48,9 +54,8 @@ def trained(optimizer, plan, cache, gradients, sums=None):
     return rows.rows.numpy()
 
 
-@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
-def test_does_what_steps_of_torch_do(step, kind):
-    optimizer = OptimizerSpec(kind, learning_rate=9.0)  # the job's; the iteration's counts
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_does_what_steps_of_torch_do(step, optimizer):
     plan, cache, gradients = step(optimizer)
     expected = torch.from_numpy(cache.copy())
     (used,) = plan.rows_by_table(1)
@@ -60,35 +65,29 @@ def test_does_what_steps_of_torch_do(step, kind):
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-7)
     shared = plan.unique_slots[1::2]
     np.testing.assert_array_equal(found[shared], expected.numpy()[shared])
-    if kind is OptimizerKind.SGD:
+    if optimizer == OPTIMIZERS[0].values[0]:
         np.testing.assert_array_equal(found, expected.numpy())
 
 
-@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
-def test_rows_are_trained_as_the_parameter_server_trains_split_ones(step, kind):
-    optimizer = OptimizerSpec(kind, learning_rate=9.0)  # the job's; the iteration's counts
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_rows_are_trained_as_the_parameter_server_trains_split_ones(step, optimizer):
     plan, cache, gradients = step(optimizer)
     sums = np.zeros((DISTINCT, DIMENSION), np.float32)
     for row, gradient in zip(plan.inverse, gradients, strict=True):
         sums[row] += gradient
     owned, split = plan.unique_slots[::2], plan.unique_slots[1::2]
     block, expected, rates = cache[owned], cache.copy(), np.full(len(owned), RATE)
-    match kind:
-        case OptimizerKind.SGD:
-            native_rows.sgd(block, sums[::2], rates)
-        case OptimizerKind.ROWWISE_ADAGRAD:
-            native_rows.rowwise_adagrad(block, sums[::2], rates, optimizer.epsilon)
-        case OptimizerKind.ADAM:
-            steps = np.full(len(block), 7, np.uint32)
-            native_rows.adam(block, sums[::2], steps, rates, optimizer.epsilon, optimizer.beta1, optimizer.beta2)
+    apply_optimizer(optimizer, block, sums[::2], np.full(len(block), 7, np.uint32), rates)
     expected[owned] = block
     expected[split, :DIMENSION] = sums[1::2]
     np.testing.assert_array_equal(trained(optimizer, plan, cache, gradients), expected)
+    norms = np.linalg.norm(block[:, :DIMENSION], axis=1)
+    assert (norms.max() <= 1.7 * (1 + 1e-6)) == (optimizer.max_norm > 0)
+    assert norms.min() < 1.69
 
 
-@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
-def test_a_replicated_row_waits_for_the_sum_and_is_trained_as_if_alone(step, kind):
-    optimizer = OptimizerSpec(kind, learning_rate=9.0)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_replicated_row_waits_for_the_sum_and_is_trained_as_if_alone(step, optimizer):
     plan, cache, gradients = step(optimizer)
     plan = replace(plan, reduced=np.array([2, 5, 16], np.uint32))
     (used,) = plan.rows_by_table(1)
@@ -152,10 +151,9 @@ def test_what_does_not_fit_is_refused_before_anything_changes(step, changes, mes
     np.testing.assert_array_equal(given["cache"], before)
 
 
-@pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
-def test_every_row_takes_a_step_where_gradients_are_gathered(step, kind):
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_row_takes_a_step_where_gradients_are_gathered(step, optimizer):
     """Every row takes a step, with any other trainers; earlier gradients are added to, here and in steps of torch."""
-    optimizer = OptimizerSpec(kind, learning_rate=9.0)  # the job's; the iteration's counts
     plan, cache, gradients = step(optimizer)
     rows = RowCache(*cache.shape, torch.device("cpu"), gathers=DIMENSION)
     rows.rows.copy_(torch.from_numpy(cache))

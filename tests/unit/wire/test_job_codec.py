@@ -33,11 +33,13 @@ POSITIVE = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 BETA = st.floats(0, 1, exclude_max=True)
 SEED = st.integers(0, 2**64 - 1)
 OPTIMIZERS = st.builds(OptimizerSpec, st.sampled_from(OptimizerKind), POSITIVE, POSITIVE, BETA, BETA)
+NORMS = st.floats(0, allow_infinity=False)
+ROW_OPTIMIZERS = st.builds(OptimizerSpec, st.sampled_from(OptimizerKind), POSITIVE, POSITIVE, BETA, BETA, NORMS)
 TABLES = st.builds(
     TableSpec,
     name=st.from_regex(r"[a-z0-9_-]{1,64}", fullmatch=True),
     dimension=st.integers(1, 4096),
-    optimizer=OPTIMIZERS,
+    optimizer=ROW_OPTIMIZERS,
     seed=SEED,
     init_scale=st.floats(0, allow_infinity=False),
 )

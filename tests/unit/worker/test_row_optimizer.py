@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from esd.native import rows as native_rows
+from esd.ps_server.core.gradients import apply_optimizer
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from esd.worker.training.rows import updated_rows
 
@@ -64,28 +64,29 @@ def test_adagrad_keeps_one_mean_square_per_row(touched):
         torch.testing.assert_close(rows[row], torch.tensor([*value, total]))
 
 
+@pytest.mark.parametrize("max_norm", [0.0, 2.0])
 @pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
-def test_the_parameter_server_updates_split_rows_alike(touched, kind):
-    optimizer = OptimizerSpec(kind, learning_rate=0.1, epsilon=1e-6)
+def test_the_parameter_server_updates_split_rows_alike(touched, kind, max_norm):
+    optimizer = OptimizerSpec(kind, learning_rate=0.1, epsilon=1e-6, max_norm=max_norm)
     table = torch.zeros(20, DIMENSION + optimizer.state_width(DIMENSION))
     table[:, :DIMENSION] = torch.arange(20 * DIMENSION).view(20, DIMENSION) / 100
     native = table.numpy().copy()
     for step, (trained, gradients) in enumerate(touched, start=1):
         table[trained] = updated_rows(table[trained], gradients, optimizer, step, optimizer.learning_rate)
         block = native[trained.numpy()]
-        update_natively(block, gradients.numpy(), optimizer, step)
+        rates, steps = np.full(len(block), optimizer.learning_rate, np.float32), np.full(len(block), step, np.uint32)
+        apply_optimizer(optimizer, block, gradients.numpy(), steps, rates)
         native[trained.numpy()] = block
     # Equal but for the rounding of the mean of the squares and of the bias correction.
     torch.testing.assert_close(torch.from_numpy(native), table, rtol=1e-6, atol=1e-7)
 
 
-def update_natively(rows, gradients, optimizer, step):
-    rates, epsilon = np.full(len(rows), optimizer.learning_rate, np.float32), optimizer.epsilon
-    match optimizer.kind:
-        case OptimizerKind.SGD:
-            native_rows.sgd(rows, gradients, rates)
-        case OptimizerKind.ROWWISE_ADAGRAD:
-            native_rows.rowwise_adagrad(rows, gradients, rates, epsilon)
-        case OptimizerKind.ADAM:
-            steps = np.full(len(rows), step, np.uint32)
-            native_rows.adam(rows, gradients, steps, rates, epsilon, optimizer.beta1, optimizer.beta2)
+def test_trained_rows_are_limited_as_torch_renormalises_them(touched):
+    """torch.renorm follows each step, for the trained rows alone."""
+    rows = train(OptimizerSpec(OptimizerKind.SGD, learning_rate=0.1, max_norm=1.5), touched)
+    weight = torch.arange(20 * DIMENSION).view(20, DIMENSION) / 100
+    for trained, gradients in touched:
+        weight[trained] = torch.renorm(weight[trained] - 0.1 * gradients, 2, 0, 1.5)
+    torch.testing.assert_close(rows, weight)
+    ever = torch.cat([trained for trained, _ in touched]).unique()
+    assert rows[ever].norm(dim=1).max() < 1.5 + 1e-6
