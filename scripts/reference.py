@@ -16,6 +16,7 @@ from esd.run.local_settings import NOT_TAKEN
 from esd.services.runtime.environment import CONDITIONS, VARIABLES
 from esd.services.runtime.metrics import REGISTRY
 from esd.services.runtime.settings import NUMBER_OF_PROCESSORS, ClientSettings, ServerSettings, explain
+from esd.serving.settings import ModelSettings
 from esd.worker.service.settings import WorkerSettings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,7 +37,7 @@ def settings_page() -> str:
     """Returns the page of all settings of all services."""
     text = (
         "# Settings\n\n"
-        "Each service reads the flags of `esd serve ps`, `esd serve dispatcher` or `esd serve worker`, below them\n"
+        "Each service reads the flags of `esd serve ps`, `dispatcher`, `worker` or `model`, below them\n"
         "environment variables, and below those the file that `ESD_CONFIG` or `--config` names (TOML, one section per\n"
         "service; keys are the part of the variable after the prefix, in lower case). All mistakes are reported at\n"
         "once, by the variable's name.\n\n"
@@ -48,6 +49,7 @@ def settings_page() -> str:
         ("ps_server", ParameterServerSettings),
         ("dispatcher", DispatcherSettings),
         ("worker", WorkerSettings),
+        ("a served model", ModelSettings),
         ("the `esd` command", ClientSettings),
     )
     text += _of_a_local_run()

@@ -238,6 +238,17 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel("Memory", "bytes", [("process_resident_memory_bytes", "{{job}} {{instance}}")]),
         Panel("Processors in use", "none", [(_rate("process_cpu_seconds_total", "job"), "{{job}}")]),
     ),
+    "Served model": (
+        Panel("Samples scored per second", "ops", [(_rate("esd_model_scored_samples_total"), "samples")]),
+        Panel(
+            "Requests for scores per second",
+            "ops",
+            [(_rate("esd_model_requests_total", "way, code"), "{{way}}, {{code}}")],
+        ),
+        Panel("Time of a request, 99th percentile", "s", [(_p99("esd_model_request_seconds", "way"), "{{way}}")]),
+        Panel("Requests that wait for scores", "bytes", [("esd_model_waiting_bytes", "waiting")]),
+        Panel("Newer folders per second", "ops", [(_rate("esd_model_reloads_total", "result"), "{{result}}")]),
+    ),
 }  # fmt: skip
 
 

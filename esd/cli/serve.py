@@ -21,6 +21,7 @@ from esd.ps_server.service.settings import ParameterServerSettings
 from esd.run.devices import AUTO, CUDA, worker_devices
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.settings import CONFIG_VARIABLE, Explanation, ServerSettings, explain, split_address
+from esd.serving.settings import ModelSettings
 from esd.worker.service.settings import WorkerSettings
 
 app = typer.Typer(help="Runs one service in the foreground.", no_args_is_help=True)
@@ -31,6 +32,14 @@ _SET_BY_LINKS = ("name", "link", "advertise_host")
 CONFIG = "config"
 Config = Annotated[
     str | None, typer.Option("--config", metavar="FILE", help="Settings file (TOML).", show_default=CONFIG_VARIABLE)
+]
+Folder = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FOLDER",
+        help="Folder of the model. A newer folder at the same path takes its place, without a lost request.",
+        show_default=ModelSettings.variable("folder"),
+    ),
 ]
 Links = Annotated[
     str | None,
@@ -124,4 +133,5 @@ def _place_of_worker(links: str | None, flags: Mapping[str, Any]) -> dict[str, s
 
 app.command("ps")(_command("esd.ps_server", ParameterServerSettings, "a parameter server"))
 app.command("dispatcher")(_command("esd.dispatcher", DispatcherSettings, "the dispatcher"))
+app.command("model")(_command("esd.serving", ModelSettings, "a service that scores by a model", folder=Folder))
 app.command("worker")(_command("esd.worker", WorkerSettings, "a worker", links=Links))

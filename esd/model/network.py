@@ -31,17 +31,20 @@ class OnnxNetwork:
 
     Args:
         path: of the file.
+        threads: that compute one call; None: onnxruntime's own number of them, which wait for the next call busily.
 
     Raises:
         FailedPrecondition: onnxruntime is not installed, or cannot run the file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, threads: int | None = None) -> None:
         if find_spec("onnxruntime") is None:
             raise FailedPrecondition(is_missing(f"scoring by {path.name}", "onnxruntime", "predict"))
         runtime: Any = import_module("onnxruntime")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads or 0
         try:
-            self._session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+            self._session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no common class
             raise FailedPrecondition(f"onnxruntime cannot run {path}: {error}") from None
         self._inputs = [each.name for each in self._session.get_inputs()]

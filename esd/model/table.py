@@ -59,18 +59,22 @@ class TrainedTable:
     def look_up(self, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
         """Returns the rows of ids [n], float32 [n, D]. Ids that were never trained have their initial rows."""
         wanted, inverse = np.unique(ids, return_inverse=True)
-        rows = np.empty((len(wanted), self.spec.dimension), np.float32)
-        initialise(
-            wanted, np.zeros(len(wanted), np.int64), rows, self.spec.dimension, self.spec.seed, self.spec.init_scale
-        )
         # A binary search per id; an operation on all known ids would take seconds for ten million of them.
         places = np.searchsorted(self.ids, wanted)
         within = places < len(self.ids)
         known = np.zeros(len(wanted), np.bool_)
         known[within] = self.ids[places[within]] == wanted[within]
+        rows = np.empty((len(wanted), self.spec.dimension), np.float32)
         rows[known] = self.rows[places[known]]
+        rows[~known] = self._initial(wanted[~known])
         found: NDArray[np.float32] = rows[inverse]
         return found
+
+    def _initial(self, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
+        """Returns the initial rows of ids [n], float32 [n, D]."""
+        rows = np.empty((len(ids), self.spec.dimension), np.float32)
+        initialise(ids, np.zeros(len(ids), np.int64), rows, self.spec.dimension, self.spec.seed, self.spec.init_scale)
+        return rows
 
 
 def _mapped(path: Path, kind: str, row: tuple[int, ...]) -> Any:

@@ -33,6 +33,7 @@ class TrainedModel:
 
     Args:
         folder: of the model, as `esd train --out` and `esd.LocalCluster` write it.
+        threads: that compute the scores of one call; None: as many as onnxruntime chooses. Several threads may call.
 
     Attributes:
         folder: the same.
@@ -54,8 +55,9 @@ class TrainedModel:
         ((2, 1), True)
     """
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: Path | str, *, threads: int | None = None) -> None:
         self.folder = Path(folder)
+        self._threads = threads
         self.config = read_config(self.folder)
         self.job = job_of_model(self.config["model"])
         described = self.folder / SCHEMA
@@ -136,7 +138,7 @@ class TrainedModel:
     @cached_property
     def _network(self) -> Network:
         graph = self.folder / ONNX
-        return OnnxNetwork(graph) if graph.exists() else TorchNetwork(self.folder, self.job)
+        return OnnxNetwork(graph, self._threads) if graph.exists() else TorchNetwork(self.folder, self.job)
 
 
 def load(folder: Path | str) -> TrainedModel:

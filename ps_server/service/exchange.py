@@ -22,15 +22,15 @@ from esd.native.rows import ExactPulls, HeldFrame
 from esd.protos import ps_pb2
 from esd.ps_server.core.table import Pushed, Table
 from esd.ps_server.core.tables import Tables
-from esd.ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget, Share
 from esd.ps_server.service.frame_content import apply_frame, decode_frame
 from esd.ps_server.service.frame_pulls import FramePulls
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.service.store_access import StoreThreads
 from esd.ps_server.service.turns import in_turn
-from esd.ps_server.service.waiting import WaitingPulls
+from esd.ps_server.service.waiting import BYTES_PER_PULLED_ID, WaitingPulls
 from esd.services.domain.errors import InvalidArgument, Overloaded
 from esd.services.runtime import metrics
+from esd.services.runtime.byte_budget import ByteBudget, Share
 from esd.services.runtime.status import status_of
 from esd.services.wire.exchange import (
     MAX_FRAME_BYTES,

@@ -15,16 +15,16 @@ from esd.ps_server.core.parts import part_of
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import BlobStore
 from esd.ps_server.core.tables import Tables
-from esd.ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
 from esd.ps_server.service.exchange import ExchangeService
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.service.store_access import StoreThreads
 from esd.ps_server.service.sums import SumService
 from esd.ps_server.service.uploads import receive_upload
-from esd.ps_server.service.waiting import WaitingPulls
+from esd.ps_server.service.waiting import BYTES_PER_PULLED_ID, WaitingPulls
 from esd.services.domain.claimants import check_claimant
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied, StaleEpoch
 from esd.services.domain.parts import PIECE_BYTES
+from esd.services.runtime.byte_budget import ByteBudget
 from esd.services.runtime.caller import present_caller
 from esd.services.runtime.roles import DENSE_PART, PARTS_OF_WORKERS, Role
 from esd.services.wire.batches import decode_log_entry, encode_log_entry

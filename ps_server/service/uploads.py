@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from esd.protos import ps_pb2
-from esd.ps_server.service.budget import Share
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
+from esd.services.runtime.byte_budget import Share
 
 _COPIES = 2  # of an upload in memory while its pieces are joined: the buffer and the joined bytes
 

@@ -18,6 +18,10 @@ from esd.native.rows import WaitingRows
 from esd.services.domain.errors import DeadlineExceeded, EsdError, FailedPrecondition
 from esd.services.runtime import metrics
 
+# Memory that a pull holds per row, without the rows: the request, the decoded ids and versions, and the buffers of the
+# checks for repeated and missing rows. Measured with 1,000,000 rows: 58.
+BYTES_PER_PULLED_ID = 64
+
 
 class WaitingPull:
     """An entry of WaitingPulls.

@@ -34,6 +34,11 @@ VARIABLES = (
         "esd/run/local_settings.py",
     ),
     Influence(
+        ("ESD_MODEL_*",),
+        "Settings of a served model ([settings.md](settings.md)).",
+        "esd/serving/settings.py",
+    ),
+    Influence(
         ("ESD_CLIENT_*",),
         "Certificates and token of the `esd` command towards services that run already ([settings.md](settings.md)).",
         "services/runtime/security.py",

@@ -27,6 +27,7 @@ _KNOWN_CALLERS = 1024  # callers whose roles and identities are cached
 Context = grpc.aio.ServicerContext[Any, Any]
 Metadata = Sequence[Any]  # (key, value)
 Admit = Callable[[Context, Metadata], Caller]
+AdmitByEvidence = Callable[[str, tuple[bytes, ...], Sequence[str]], Caller]
 
 
 class Guard:
@@ -55,13 +56,25 @@ class Guard:
     def of(self, method: str) -> Admit:
         """Returns the function that admits the calls of a method, given by its full name.
 
-        The function takes the context and the metadata of a call, and returns the caller. It raises:
+        The function takes the context and the metadata of a call, and returns the caller. It raises as the
+        function of `by_evidence` does.
+        """
+        admit = self.by_evidence(method)
+        return lambda context, metadata: admit(
+            context.peer(), self._names_of(context), [str(value) for key, value in metadata if key == _TOKEN_KEY]
+        )
+
+    def by_evidence(self, method: str) -> AdmitByEvidence:
+        """Returns the function that admits the calls of a method over any protocol.
+
+        The function takes the address of the peer, the names in its certificate, and the values of its header
+        `authorization`, and returns the caller. It raises:
 
         - Unauthenticated: the token is missing or wrong.
         - PermissionDenied: the caller is known, but has no role that may make this call.
         """
         if self.is_open or is_health(method):
-            return lambda context, _: _from_machine(context.peer())
+            return lambda peer, _names, _values: _from_machine(peer)
         allowed = ROLES_BY_RPC.get(method, frozenset())
 
         @lru_cache(_KNOWN_CALLERS)  # the result depends only on the proven names and token
@@ -74,7 +87,7 @@ class Guard:
                 _refuse(method, allowed, identity, roles)
             return Caller(identity, roles, proven=True)
 
-        return lambda context, metadata: decide(self._names_of(context), self._token_of(metadata))
+        return lambda _peer, names, values: decide(names, self._token_of(values))
 
     def _names_of(self, context: Context) -> tuple[bytes, ...]:
         """Returns the names in the peer's certificate, which gRPC has verified; the common name first."""
@@ -83,11 +96,11 @@ class Guard:
         shown = context.auth_context()
         return (*shown.get(_COMMON_NAME, ()), *shown.get(_OTHER_NAMES, ()))
 
-    def _token_of(self, metadata: Metadata) -> Token | None:
+    def _token_of(self, values: Sequence[str]) -> Token | None:
         """Returns the token that a call carries; None if no token is required."""
         if not self._tokens:
             return None
-        carried = [str(value).encode() for key, value in metadata if key == _TOKEN_KEY]
+        carried = [value.encode() for value in values]
         # compare_digest takes constant time, and all tokens are compared, so that no caller learns a token byte by
         # byte.
         found = [token for expected, token in self._tokens for value in carried if hmac.compare_digest(value, expected)]

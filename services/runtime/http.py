@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from esd.services.domain.errors import FailedPrecondition
-from esd.services.runtime.settings import split_address
+from esd.services.runtime.settings import join_address, split_address
 
 _LONGEST_HEAD = 2**14  # bytes of a request line and its headers
 _HEAD_SECONDS = 2.0  # for the request to arrive
@@ -70,28 +70,33 @@ async def serve_http(
     if port is None:
         yield None
         return
-    host, _, _ = listen.rpartition(":")
-    try:
-        listening = _listen(split_address(listen)[0], port)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error  # Python's own text repeats the address
-        raise FailedPrecondition(
-            f"cannot serve {what} on {host}:{port}: {reason}; choose another port with {variable}, or none"
-        ) from error
-    with listening:
-        local = _is_loopback(listening.getsockname()[0])
+    with listen_beside(what, listen, port, variable) as listening:
+        local = is_loopback(listening.getsockname()[0])
         accepting = asyncio.create_task(_accept(listening, resources, local=local), name=f"serve {what}")
         try:
-            yield f"{host}:{listening.getsockname()[1]}"
+            yield address_of(listening, listen)
         finally:
             accepting.cancel()
             await asyncio.gather(accepting, return_exceptions=True)
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+def listen_beside(what: str, listen: str, port: int, variable: str) -> socket.socket:
+    """Returns a listening socket at a port of the host of a service. For the arguments and errors see `serve_http`."""
+    host = split_address(listen)[0]
+    try:
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error  # Python's own text repeats the address
+        raise FailedPrecondition(
+            f"cannot serve {what} on {join_address(host, port)}: {reason}; choose another port with {variable}, or none"
+        ) from error
     listening.setblocking(False)
     return listening
+
+
+def address_of(listening: socket.socket, listen: str) -> str:
+    """Returns the `host:port` of a socket at the host of a service."""
+    return f"{listen.rpartition(':')[0]}:{listening.getsockname()[1]}"
 
 
 async def _accept(listening: socket.socket, resources: Mapping[str, Resource], *, local: bool) -> None:
@@ -181,15 +186,20 @@ def _names_loopback(head: str) -> bool:
     """Returns whether the header Host names this machine. A client that sends none is no browser."""
     for line in head.split("\r\n")[1:]:
         name, _, value = line.partition(":")
-        if name.strip().lower() == "host":
-            host = value.strip().lower()
-            host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-            if host != "localhost" and not host.endswith(".localhost") and not _is_loopback(host):
-                return False
+        if name.strip().lower() == "host" and not is_loopback_name(value):
+            return False
     return True
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback_name(host: str) -> bool:
+    """Returns whether the value of a header Host, with a port or not, names this machine by a loopback address."""
+    host = host.strip().lower()
+    host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return host == "localhost" or host.endswith(".localhost") or is_loopback(host)
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether an address is a loopback address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from esd.services.domain.sync.bounded import MOST_UPDATES
+from esd.services.runtime.serving_metrics import SERVED_MODEL
 
 REGISTRY = CollectorRegistry()  # of all metrics
 FigureGauges = Mapping[str, Gauge]  # by the names of the fields of `Quality`; each has the job's label as its label
@@ -28,6 +29,8 @@ class CountedHistogram(Histogram):
         self._sum.inc(total)
 
 
+for served in SERVED_MODEL:
+    REGISTRY.register(served)
 PROCESS = ProcessCollector(registry=REGISTRY)  # memory, CPU time and open files of this process
 
 # From a hash lookup to a stalled link.
@@ -332,8 +335,7 @@ def _figure_gauges(prefix: str, helps: Mapping[str, str]) -> FigureGauges:
     return {figure: Gauge(prefix + figure, text, ("label",), registry=REGISTRY) for figure, text in helps.items()}
 
 
-# Figures of the model on samples that are scored before they are trained, over all of them and over the latest; by the
-# names of `Quality`.
+# Figures of the model on samples that are scored before they are trained, all and the latest; by `Quality`'s names.
 _TRAINED_HELP = {
     "loss": "Mean loss of the job's samples, each scored before it is trained, by label. NaN or rising: lower the "
     "learning rate, check the labels.",
@@ -381,8 +383,6 @@ HELD_OUT_ITERATION = Gauge(
     "take longer than --evaluate-every, or their driver is away.",
     registry=REGISTRY,
 )
-
-# --- worker ----------------------------------------------------------------------------------------------------
 
 DENSE_BYTES = Counter(
     "esd_dense_bytes_total",
@@ -480,8 +480,7 @@ STORE_SECONDS = Histogram(
     registry=REGISTRY,
 )
 
-# --- who shows what --------------------------------------------------------------------------------------------
-
+# The metrics that each kind of service shows.
 EVERY_SERVICE = (PROCESS, RPCS_HANDLED, RPC_SECONDS)
 BY_SERVICE = {
     "dispatcher": (
@@ -497,4 +496,5 @@ BY_SERVICE = {
         TABLE_ROWS, PENDING_GRADIENTS, PENDING_GRADIENT_BYTES, WAITING_PULLS, EXCHANGE_FRAMES, EXCHANGE_BYTES,
         EXCHANGE_SECONDS, SUM_BYTES, SUM_HELD_BYTES, STORE_UP, STORE_CALLS, STORE_SECONDS,
     ),
+    "model": SERVED_MODEL,
 }  # fmt: skip

@@ -21,6 +21,7 @@ class Role(StrEnum):
     DRIVER = "driver"  # starts jobs, sends samples, fetches the model
     OBSERVER = "observer"  # reads the state of jobs and servers
     OPERATOR = "operator"  # reads everything, and ends jobs
+    SCORER = "scorer"  # asks a served model for scores
 
 
 ANYBODY = frozenset(Role)  # health calls need no role at all
@@ -31,6 +32,7 @@ _TRAINING = _WORKER | _DISPATCHER
 _DRIVER = frozenset({Role.DRIVER})
 _OWNERS = frozenset({Role.DRIVER, Role.OPERATOR})
 _PEOPLE = frozenset({Role.DRIVER, Role.OBSERVER, Role.OPERATOR})
+_SCORING = frozenset({Role.SCORER, Role.DRIVER})
 
 ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
     {
@@ -69,6 +71,12 @@ ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
         "/esd.v1.Worker/DescribeWorker": _PEOPLE,
         "/esd.v1.Worker/Meet": _WORKER,
         "/esd.v1.Worker/Deliver": _WORKER,
+        "/inference.GRPCInferenceService/ServerLive": frozenset(Role),
+        "/inference.GRPCInferenceService/ServerReady": frozenset(Role),
+        "/inference.GRPCInferenceService/ModelReady": frozenset(Role),
+        "/inference.GRPCInferenceService/ServerMetadata": _SCORING | _PEOPLE,
+        "/inference.GRPCInferenceService/ModelMetadata": _SCORING | _PEOPLE,
+        "/inference.GRPCInferenceService/ModelInfer": _SCORING,
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": frozenset(Role),
         "/grpc.health.v1.Health/Check": ANYBODY,
         "/grpc.health.v1.Health/List": ANYBODY,

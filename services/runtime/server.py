@@ -41,10 +41,14 @@ class Server:
     Attributes:
         address: `host:port` of the gRPC service.
         metrics_address: `host:port` of the metrics page; None if it is off.
+        guard: admits its callers, for services that have another protocol, too.
+        limits: of its calls, likewise.
     """
 
     address: str
     metrics_address: str | None
+    guard: Guard
+    limits: CallLimits
     _health: Health
 
     async def set_serving(self, serving: bool) -> None:
@@ -83,7 +87,7 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
     pages = {"/metrics": metrics_page(settings)}
     variable = settings.variable("metrics_port")
     async with serve_http("metrics", settings.listen, settings.metrics_port, variable, pages) as metrics_address:
-        server = Server(address, metrics_address, server_health)
+        server = Server(address, metrics_address, guard, limits, server_health)
         await server.set_serving(False)
         await grpc_server.start()
         _log.info("%s listens on %s", name, address)

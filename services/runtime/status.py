@@ -146,12 +146,21 @@ def status_of(error: Exception) -> Status:
         since
     the original may contain data or paths that the peer must not see.
     """
-    known = next((cls for cls in type(error).__mro__ if cls in CODES), Internal)
+    known = _known_class(error)
     if known is Internal:
         _log.error("internal error", exc_info=error)
         return Status(CODES[Internal], INTERNAL_TEXT, Internal.__name__)
     details = str(error).encode(errors="replace")[:_MAX_DETAILS_BYTES].decode(errors="ignore")
     return Status(CODES[known], details, known.__name__)
+
+
+def code_of(error: Exception) -> grpc.StatusCode:
+    """Returns the status code of an error, and logs nothing."""
+    return CODES[_known_class(error)]
+
+
+def _known_class(error: Exception) -> type[EsdError]:
+    return next((cls for cls in type(error).__mro__ if cls in CODES), Internal)
 
 
 def error_of(code: int, reason: str, details: str) -> EsdError:

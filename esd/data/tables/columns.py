@@ -137,7 +137,8 @@ def samples_of(batch: pa.RecordBatch, schema: Schema, *, labelled: bool) -> tupl
 
     dense = np.empty((len(batch), len(schema.dense)), np.float32)
     for position, name in enumerate(schema.dense):
-        dense[:, position] = _dense(batch.column(name), name, schema, mistakes)
+        with np.errstate(over="ignore"):  # which is among the mistakes
+            dense[:, position] = _dense(batch.column(name), name, schema, mistakes)
     labels = np.full((len(batch), len(schema.labels)), np.nan, np.float32)
     if labelled:
         for position, name in enumerate(schema.labels):

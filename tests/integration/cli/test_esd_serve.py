@@ -17,10 +17,16 @@ import pytest
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.runtime.settings import explain
+from esd.serving.settings import ModelSettings
 from esd.worker.service.settings import WorkerSettings
 from tests.support.command import esd
 
-SERVICES = {"ps": ParameterServerSettings, "dispatcher": DispatcherSettings, "worker": WorkerSettings}
+SERVICES = {
+    "ps": ParameterServerSettings,
+    "dispatcher": DispatcherSettings,
+    "worker": WorkerSettings,
+    "model": ModelSettings,
+}
 
 
 def command(*arguments: object) -> list[str]:
@@ -60,6 +66,9 @@ def test_every_setting_is_a_flag_with_its_description(service: str, monkeypatch:
     shown = esd("serve", service, "--help").stdout
     described = {line.split()[1]: line for line in shown.splitlines() if re.match(r"^│ +--", line)}
     expected = {each.flag: each.meaning for each in explain(SERVICES[service])}
+    if service == "model":
+        assert "Folder of the model." in shown
+        del expected["--folder"]  # an argument
     own = {"--config", "--help"} | ({"--links"} if service == "worker" else set())
     assert set(described) == set(expected) | own
     for flag, meaning in expected.items():

@@ -11,10 +11,11 @@ import pytest
 
 from esd.protos import ps_pb2
 from esd.ps_server.service.app import parameter_server
-from esd.ps_server.service.budget import BYTES_PER_PULLED_ID, ByteBudget
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.service.uploads import receive_upload
+from esd.ps_server.service.waiting import BYTES_PER_PULLED_ID
 from esd.services.domain.errors import Overloaded
+from esd.services.runtime.byte_budget import ByteBudget
 from tests.support.frames import row_push
 from tests.support.ps_client import Client
 

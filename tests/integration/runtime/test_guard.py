@@ -19,7 +19,7 @@ from esd.services.runtime.server import serve
 from esd.services.runtime.settings import ClientSettings, ServerSettings
 from tests.support.certificates import Certificates
 
-SERVED = [rpc for rpc in ROLES_BY_RPC if rpc.startswith("/esd.v1.")]
+SERVED = [rpc for rpc in ROLES_BY_RPC if rpc.startswith(("/esd.v1.", "/inference."))]
 
 
 class GuardedSettings(ServerSettings, env_prefix="ESD_GUARDED_"):

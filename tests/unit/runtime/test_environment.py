@@ -19,6 +19,8 @@ from esd.services.runtime.documents import read_toml
 from esd.services.runtime.environment import CONDITIONS, VARIABLES
 from esd.services.runtime.low_limits import low_limits
 from esd.services.runtime.proxies import is_local, proxy_options, through_proxy
+from esd.services.runtime.settings import load
+from esd.serving.settings import ModelSettings
 from tests.support.simple_clients import job_with
 
 
@@ -161,3 +163,13 @@ def test_limits_that_are_low_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_entry_of_the_table_names_a_file_that_is_there() -> None:
     for each in (*VARIABLES, *CONDITIONS):
         assert (ROOT / each.place).exists(), each.names
+
+
+def test_settings_of_a_served_model_come_from_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESD_MODEL_FOLDER", "out/model")
+    monkeypatch.setenv("ESD_MODEL_THREADS", "3")
+    settings = load(ModelSettings)
+    assert (settings.folder, settings.threads) == (Path("out/model"), 3)
+    monkeypatch.setenv("ESD_MODEL_THREADZ", "3")
+    with pytest.raises(InvalidArgument, match="ESD_MODEL_THREADZ: no such setting; did you mean 'ESD_MODEL_THREADS'"):
+        load(ModelSettings)

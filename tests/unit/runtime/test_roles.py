@@ -9,13 +9,13 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from esd.protos import dispatcher_pb2, ps_pb2, worker_pb2
+from esd.protos import dispatcher_pb2, inference_pb2, ps_pb2, worker_pb2
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.call_limits import is_health
 from esd.services.runtime.roles import ANYBODY, PARTS_OF_WORKERS, ROLES_BY_RPC, Role, RolesByName, Token, read_tokens
 
 PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
-FILES = (dispatcher_pb2, ps_pb2, worker_pb2, health_pb2, reflection_pb2)
+FILES = (dispatcher_pb2, inference_pb2, ps_pb2, worker_pb2, health_pb2, reflection_pb2)
 RPCS = {
     f"/{service.full_name}/{method.name}"
     for file in FILES
@@ -58,9 +58,16 @@ def test_what_people_may_do() -> None:
     )
 
 
+def test_a_scorer_may_ask_for_scores_and_change_nothing() -> None:
+    own = {rpc for rpc, roles in ROLES_BY_RPC.items() if Role.SCORER in roles and roles != ANYBODY}
+    assert {rpc.rpartition("/")[2] for rpc in own} == {"ModelInfer", "ModelMetadata", "ServerMetadata"}
+
+
 def test_health_and_nothing_else_is_anybodys() -> None:
-    reflection = {rpc for rpc in RPCS if "reflection" in rpc}
-    assert {rpc for rpc, roles in ROLES_BY_RPC.items() if roles == ANYBODY} - reflection == {
+    of_any_role = {
+        rpc for rpc in RPCS if "reflection" in rpc or rpc.endswith(("ServerLive", "ServerReady", "ModelReady"))
+    }
+    assert {rpc for rpc, roles in ROLES_BY_RPC.items() if roles == ANYBODY} - of_any_role == {
         rpc for rpc in RPCS if is_health(rpc)
     }
 

@@ -1,4 +1,4 @@
-"""The memory that waiting calls may hold: pulls that wait for rows, and uploads that wait for their last piece.
+"""The memory that waiting calls may hold: pulls that wait for rows, uploads, samples that wait for scores.
 
 A call that needs more than is left is refused as Overloaded, so that its caller tries again a little later. A call that
 holds all of the used memory itself may take more: its own limits bound it, and waiting for itself would never end.
@@ -9,10 +9,6 @@ from __future__ import annotations
 from typing import Self
 
 from esd.services.domain.errors import Overloaded
-
-# Memory that a pull holds per row, without the rows: the request, the decoded ids and versions, and the buffers of the
-# checks for repeated and missing rows. Measured with 1,000,000 rows: 58.
-BYTES_PER_PULLED_ID = 64
 
 
 class ByteBudget:
