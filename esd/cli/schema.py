@@ -17,9 +17,10 @@ from esd.dispatcher.service.settings import DispatcherSettings
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.runtime.json_schema import json_schema
 from esd.services.runtime.settings import ClientSettings
+from esd.serving.settings import ModelSettings
 from esd.worker.service.settings import WorkerSettings
 
-_SERVICES = (ParameterServerSettings, DispatcherSettings, WorkerSettings, ClientSettings)
+_SERVICES = (ParameterServerSettings, DispatcherSettings, WorkerSettings, ModelSettings, ClientSettings)
 
 
 class File(StrEnum):

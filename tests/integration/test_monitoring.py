@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import grpc
+import numpy as np
 import pytest
 
 from deploy.grafana import dashboard
+from esd.protos import inference_pb2_grpc
 from esd.run.cluster import LocalCluster
 from esd.run.driver import drive
 from esd.run.held_out import watched
@@ -26,6 +29,7 @@ from esd.services.domain.tables import OptimizerKind
 from esd.services.runtime.metrics import REGISTRY
 from testbed.redis_server import redis_server
 from tests.support.prometheus import Prometheus, prometheus
+from tests.support.served_models import job_of_ids, request_of, served, write_model
 
 OPTIONS = RunOptions(
     workers=2,
@@ -74,7 +78,12 @@ class GroupedStream(TrainingStream):
 def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     directory = tmp_path_factory.mktemp("monitored")
     (directory / "redis").mkdir()
-    with asyncio.Runner() as runner, redis_server(directory / "redis") as redis:
+    write_model(directory / "model", job_of_ids())
+    with (
+        asyncio.Runner() as runner,
+        redis_server(directory / "redis") as redis,
+        served(directory / "model", "--reload-seconds", "0.1") as model,
+    ):
         chosen = training_stream(OPTIONS)
         stream = GroupedStream(chosen.dataset, chosen.limit, chosen.batch_size, chosen.whole)
         cluster_context = LocalCluster(
@@ -86,9 +95,10 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
             "dispatcher": [cluster.dispatcher.metrics],
             "ps_server": [server.metrics for server in cluster.parameter_servers],
             "worker": [worker.metrics for worker in cluster.workers],
+            "model": [model["metrics"]],
         }
         with prometheus(directory, targets) as server:
-            server.until("count(up == 1) == 4")
+            server.until("count(up == 1) == 5")
             job = OPTIONS.job(
                 features=stream.dataset.features,
                 dense_features=stream.dataset.dense_features,
@@ -108,9 +118,22 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
             server.until('esd_job_phase{phase="finished"} == 1')
             server.until("esd:decision_seconds:mean5m > 0")
             server.until("esd_held_out_iteration > 0")
+            _score(model["address"], directory / "model", server)
             at = time.time()
             yield Monitored(server, state, server.alerts(), at)
         runner.run(cluster_context.__aexit__(None, None, None))
+
+
+def _score(address: str, folder: Path, server: Prometheus) -> None:
+    """Requests scores of a model until their rate is known, and replaces its folder."""
+    write_model(folder, job_of_ids(), offset=1)
+    server.until('esd_model_reloads_total{result="loaded"} > 0')
+    deadline = time.monotonic() + 110
+    with grpc.insecure_channel(address) as channel:
+        stub = inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+        while not server.query("rate(esd_model_request_seconds_count[1m]) > 0"):
+            assert time.monotonic() < deadline
+            stub.ModelInfer(request_of(np.ones((2, 2), np.uint64)), timeout=60)
 
 
 async def _all_ready(services: list) -> None:

@@ -20,6 +20,7 @@ from esd.model.files import CONFIG, FORMAT, SCHEMA, new_folder
 from esd.model.schema_text import schema_text
 from esd.model.sorted_rows import SortedRows
 from esd.model.table import write_table
+from esd.protos import inference_pb2
 from esd.services.domain.features import Feature, single_ids
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.rows import RowBlock
@@ -92,6 +93,19 @@ def expected(ids: Any, dense: Any, *, offset: float = 0.0, dimension: int) -> np
     ids, dense = np.asarray(ids, np.float32), np.asarray(dense, np.float32)
     summed: np.ndarray = ids.sum(axis=1) * dimension + dense.sum(axis=1) + np.float32(offset)
     return summed
+
+
+def request_of(ids: np.ndarray) -> inference_pb2.ModelInferRequest:
+    """A request for scores of samples of `job_of_ids()`, whose ids are uint64 [n, 2] and whose dense features are 0."""
+    tensor, count = inference_pb2.ModelInferRequest.InferInputTensor, len(ids)
+    return inference_pb2.ModelInferRequest(
+        model_name="shop",
+        inputs=[
+            tensor(name="ids", datatype="UINT64", shape=[count, 2]),
+            tensor(name="dense", datatype="FP32", shape=[count, 2]),
+        ],
+        raw_input_contents=[ids.tobytes(), bytes(8 * count)],
+    )
 
 
 @asynccontextmanager

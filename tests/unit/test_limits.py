@@ -28,6 +28,7 @@ from esd.services.domain.negatives import Negatives
 from esd.services.domain.sync import parse_sync
 from esd.services.runtime.settings import LEAST_LOGGED_BYTES, LEAST_MESSAGE_BYTES, ServerSettings, SettingsError, load
 from esd.services.wire import batches, exchange, sums
+from esd.serving.settings import ModelSettings
 from esd.worker.service.settings import WorkerSettings
 from tests.support.simple_clients import job_with, registration
 
@@ -122,6 +123,8 @@ DOCUMENTED = {
     "memory of waiting pulls": "max_waiting_bytes",
     "rows of other workers": "test_frames_that_wait_have_a_budget_over_all_streams",
     "one upload": "max_dense_bytes",
+    "requests of a served model": "test_requests_beyond_a_limit_are_refused_for_the_moment",
+    "connections of the REST API": "test_connections_that_say_nothing_are_closed",
     "connections of the metrics page": "test_idle_connections_take_few_files_and_leave_grpc_alone",
     "a connection whose TLS": "test_grpc_knows_every_option",
     "a connection without calls": "test_grpc_knows_every_option",
@@ -129,7 +132,7 @@ DOCUMENTED = {
 }
 
 _LIMIT = re.compile(r"_?(MAX|MOST|LONGEST)_[A-Z0-9_]+|(PIECE|MESSAGE|CHUNK)_BYTES")
-_SERVICES = (ParameterServerSettings, DispatcherSettings, WorkerSettings)
+_SERVICES = (ParameterServerSettings, DispatcherSettings, WorkerSettings, ModelSettings)
 
 
 def constants() -> Iterator[str]:

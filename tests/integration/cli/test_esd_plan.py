@@ -134,7 +134,8 @@ def test_rules_of_rows_are_simulated_and_limits_are_told(tmp_path: Path) -> None
 def test_rows_are_replicated_where_that_is_faster_and_as_many_as_are_best() -> None:
     """Small rows, few of which make up most lookups, on links that bind: the command trains so."""
     stream = ("--data", "synthetic:avazu?skew=1.8", "--dim", "8", "--hidden", "8", "--links", "5m", "--workers", "4")
-    options = (*stream, "--mechanism", "random", "--samples", "20000", "--batch", "32", "--count", "20000")
+    ring = ("--dense", "all-reduce")
+    options = (*stream, *ring, "--mechanism", "random", "--samples", "20000", "--batch", "32", "--count", "20000")
     advice = json.loads(invoke("plan", *options, "--json"))
     ways, sync = advice["ways"], advice["recommended"]["sync"]
     assert sync.startswith("replicated:")

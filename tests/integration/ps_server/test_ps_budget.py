@@ -84,7 +84,7 @@ async def test_unfinished_uploads_count_until_they_are_over() -> None:
 
 @pytest.mark.parametrize("size", [0, 1])
 async def test_many_small_pieces_take_no_more_memory_than_is_counted(size: int) -> None:
-    count = 20_000
+    count = 100_000
 
     async def chunks() -> AsyncIterator[ps_pb2.PutDenseRequest]:
         for at in range(count):
@@ -95,8 +95,8 @@ async def test_many_small_pieces_take_no_more_memory_than_is_counted(size: int) 
         with ByteBudget(1 << 20, "KNOB").share() as share:
             _, data = await receive_upload(chunks(), lambda _: "a test", 1 << 20, "LIMIT", share)
             most = tracemalloc.get_traced_memory()[1]
-            # A list of the pieces has 8 bytes for each, 160 kB, and the pieces. Other threads may allocate, too.
-            assert most < share.held + 100_000
+            # A list of the pieces has 8 bytes for each, 800 kB, and the pieces. Other threads may allocate, too.
+            assert most < share.held + 400_000
     finally:
         tracemalloc.stop()
     assert data == bytes(at % 256 for at in range(count * size))

@@ -10,23 +10,12 @@ import grpc
 import numpy as np
 import pytest
 
-from esd.protos import inference_pb2, inference_pb2_grpc
-from tests.support.served_models import job_of_ids, served_here, write_model
+from esd.protos import inference_pb2_grpc
+from tests.support.served_models import job_of_ids, request_of, served_here, write_model
 
 ROWS = np.array([[3, 4], [99, 0]], np.uint64)
 DIMENSION = job_of_ids().table.dimension
 BASE = ROWS.sum(axis=1).astype(np.float32) * DIMENSION
-
-
-def request() -> inference_pb2.ModelInferRequest:
-    tensor = inference_pb2.ModelInferRequest.InferInputTensor
-    return inference_pb2.ModelInferRequest(
-        model_name="shop",
-        inputs=[
-            tensor(name="ids", datatype="UINT64", shape=[2, 2]), tensor(name="dense", datatype="FP32", shape=[2, 2]),
-        ],
-        raw_input_contents=[ROWS.tobytes(), bytes(16)],
-    )  # fmt: skip
 
 
 class Load:
@@ -56,7 +45,7 @@ class Load:
             await self._ask_once()
 
     async def _ask_once(self) -> None:
-        answer = await self._stub.ModelInfer(request(), timeout=120)
+        answer = await self._stub.ModelInfer(request_of(ROWS), timeout=120)
         offset = np.frombuffer(answer.raw_output_contents[0], np.float32) - BASE
         self.offsets.setdefault(answer.model_version, set()).update(offset.tolist())
         self.version = answer.model_version
