@@ -20,6 +20,7 @@ from esd.dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechani
 from esd.dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
 from esd.dispatcher.core.sync import SyncContext, sync_planning
 from esd.native.engine import BatchIds, CacheTooSmall, Engine
+from esd.services.domain.auto_sum import with_chosen_sum
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 from esd.services.domain.jobs import JobSpec, scale_workloads
@@ -61,7 +62,7 @@ class Planner:
         """Starts with empty caches at iteration 0, or where a checkpoint left off.
 
         Args:
-            job: the job, with its dispatch.
+            job: the job, with its dispatch. If it leaves open how dense gradients are summed, these links decide.
             bandwidths: bytes per second of each worker's link to the parameter server, [n].
             cache_rows: rows that each worker's cache holds, [n]; with several tables, its bytes are those of this
                 number of rows of the first.
@@ -85,7 +86,7 @@ class Planner:
         for worker, rows in enumerate(cache_rows):
             if rows < 1:
                 raise InvalidArgument(f"cache_rows of worker {worker} is {rows}, it must be at least 1")
-        self.job = job
+        self.job = job = with_chosen_sum(job, bandwidths)
         self.warm = warm
         self.members = members or WorkerSet.all_of(job.workers)
         self.bandwidths = tuple(bandwidths)

@@ -16,7 +16,7 @@ def test_the_stall_of_a_checkpoint_is_what_its_longest_iteration_takes_beyond_a_
     for iteration in range(1, 101):
         now += {20: 3.0, 41: 5.0, 70: 9.0}.get(iteration, 0.5)  # 70 is long after the checkpoint at 60
         course.confirmed.append((iteration, now))
-    assert course.stalls(20) == pytest.approx([2.5, 4.5, 0.0, 0.0])
+    assert course.stalls(20) == pytest.approx({20: 2.5, 40: 4.5, 60: 0.0, 80: 0.0})
     assert course.seconds_of_iterations()[1] == 0.5
 
 

@@ -1,5 +1,6 @@
 """The dispatcher's memory is bounded with default options, however many ids the data have."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,11 @@ def job(mechanism: str, dim: int = 8) -> JobSpec:
     return chosen.job(features=numbered_ids(FIELDS), dense_features=(), parameter_servers=("any",))
 
 
+def counted(ids: int) -> Callable[[int], int]:
+    """Counts that many ids, up to the number that is asked for."""
+    return lambda most: min(ids, most)
+
+
 @pytest.mark.parametrize("mechanism", ["joint", "esd", "random", "laia", "hash"])
 def test_a_cached_row_takes_the_planner_at_most_the_bytes_that_bounds_count_with(mechanism: str) -> None:
     planner = Planner(job(mechanism), [1e8] * WORKERS, [CACHE_ROWS] * WORKERS)
@@ -46,7 +52,7 @@ def test_a_cached_row_takes_the_planner_at_most_the_bytes_that_bounds_count_with
 @pytest.mark.parametrize("ids", [1e6, 1e7, 3e7, 1e8, 1e10])
 def test_defaults_keep_the_dispatcher_small(dim: int, workers: int, ids: float) -> None:
     tables = job("joint", dim).tables
-    rows = default_cache(int(ids), 1000, tables, workers).rows
+    rows = default_cache(counted(int(ids)), 1000, tables, workers).rows
     engine = planned_bytes(tables, [rows] * workers)
     shadows = DispatcherSettings.model_fields["shadow_bytes"].default // engine * engine
     snapshot = _SNAPSHOT_ROW_BYTES * workers * rows
@@ -56,8 +62,8 @@ def test_defaults_keep_the_dispatcher_small(dim: int, workers: int, ids: float) 
 
 def test_the_bound_of_the_default_leaves_room_for_an_iteration_and_counts_small_rows_of_other_tables() -> None:
     (table,) = job("joint").tables
-    assert default_cache(10**8, 10**7, (table,), 4).rows == 10**7
+    assert default_cache(counted(10**8), 10**7, (table,), 4).rows == 10**7
     small = replace(table, dimension=1, optimizer=replace(table.optimizer, kind=OptimizerKind.SGD))
-    alone, mixed = (default_cache(10**8, 1, tables, 4).rows for tables in ((table,), (table, small)))
+    alone, mixed = (default_cache(counted(10**8), 1, tables, 4).rows for tables in ((table,), (table, small)))
     assert mixed < 0.6 * alone, "a cache holds more rows of the small table, and each takes the planner as much"
-    assert default_cache(10**6, 1, (table,), 4).rows == 80_000, "a small table has its share"
+    assert default_cache(counted(10**6), 1, (table,), 4).rows == 80_000, "a small table has its share"
