@@ -27,7 +27,9 @@ class Running:
     """A job of two workers with checkpoints, in its first epoch; `iteration` plans and trains one more iteration."""
 
     def __init__(self, spec: Any) -> None:
-        checkpoints: Any = SimpleNamespace(latest=Manifest({}), durable=False, idle=True, begin_epoch=lambda _: None)
+        checkpoints: Any = SimpleNamespace(
+            job=spec, latest=Manifest({}), durable=False, idle=True, begin_epoch=lambda _: None
+        )
         self.job = Job(spec, DispatcherSettings(shadow_mechanisms=()), checkpoints)
         self.leases = [self.job.register(registration(name)).lease_id for name in ("a", "b")]
         self.job.workers.settle_slots()
