@@ -19,12 +19,13 @@ import numpy as np
 from esd.model.files import DIGESTS, digest_of
 from esd.model.trained import TrainedModel
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.errors import EsdError, FailedPrecondition, Unavailable
+from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound, Unavailable
 from esd.services.domain.ids import in_table
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime import serving_metrics as metrics
 from esd.services.runtime.tasks import run_in
 from esd.serving.samples import SampleReader
+from esd.serving.tensors import shown
 
 _VERSION_CHARACTERS = 12
 _ATTEMPTS = 5  # to load a folder that is being replaced
@@ -49,6 +50,11 @@ class LoadedModel:
     reader: SampleReader
     version: str
     identity: Identity
+
+    def check_version(self, version: str) -> None:
+        """Raises NotFound unless this is the version of the model, or empty."""
+        if version not in ("", self.version):
+            raise NotFound(f"version {shown(version)} is not served, it is {self.version!r}")
 
 
 class ServedFolder:

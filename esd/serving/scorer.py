@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.errors import DeadlineExceeded, InvalidArgument, NotFound
+from esd.services.domain.errors import DeadlineExceeded, InvalidArgument
 from esd.services.domain.features import Pooling
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime import serving_metrics as metrics
@@ -134,8 +134,7 @@ def _ask(waiting: _Waiting, loaded: LoadedModel) -> _Asked | None:
 
 
 def _check(request: InferRequest, loaded: LoadedModel) -> None:
-    if request.version not in ("", loaded.version):
-        raise NotFound(f"version {shown(request.version)} is not served, it is {loaded.version!r}")
+    loaded.check_version(request.version)
     labels = loaded.model.job.labels
     for name in request.outputs:
         if name not in labels:

@@ -51,8 +51,7 @@ class ModelService:
         """
         self.check_name(name)
         loaded = self._folder.current
-        if version not in ("", loaded.version):
-            raise NotFound(f"version {shown(version)} of model {self.name!r} is not served, it is {loaded.version!r}")
+        loaded.check_version(version)
         return loaded
 
     def check_name(self, name: str) -> None:

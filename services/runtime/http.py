@@ -96,7 +96,7 @@ def listen_beside(what: str, listen: str, port: int, variable: str) -> socket.so
 
 def address_of(listening: socket.socket, listen: str) -> str:
     """Returns the `host:port` of a socket at the host of a service."""
-    return f"{listen.rpartition(':')[0]}:{listening.getsockname()[1]}"
+    return join_address(split_address(listen)[0], listening.getsockname()[1])
 
 
 async def _accept(listening: socket.socket, resources: Mapping[str, Resource], *, local: bool) -> None:
