@@ -8,29 +8,16 @@ number and advises what to do about a bad one. A service shows only the metrics 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import Counter, Gauge, Histogram, ProcessCollector
 
 from esd.services.domain.sync.bounded import MOST_UPDATES
+from esd.services.runtime.registry import REGISTRY as REGISTRY  # noqa: PLC0414 - complete from here
+from esd.services.runtime.registry import CountedHistogram
 from esd.services.runtime.serving_metrics import SERVED_MODEL
 
-REGISTRY = CollectorRegistry()  # of all metrics
 FigureGauges = Mapping[str, Gauge]  # by the names of the fields of `Quality`; each has the job's label as its label
-
-
-class CountedHistogram(Histogram):
-    """A histogram that receives counts of values instead of single values."""
-
-    def observe_all(self, counts: Sequence[int], total: float) -> None:
-        """Adds `counts` to the buckets in order, the unlimited one last, and `total` to the sum of the values."""
-        for bucket, count in zip(self._buckets, counts, strict=True):
-            bucket.inc(count)
-        self._sum.inc(total)
-
-
-for served in SERVED_MODEL:
-    REGISTRY.register(served)
 PROCESS = ProcessCollector(registry=REGISTRY)  # memory, CPU time and open files of this process
 
 # From a hash lookup to a stalled link.
@@ -384,6 +371,8 @@ HELD_OUT_ITERATION = Gauge(
     registry=REGISTRY,
 )
 
+# --- worker ----------------------------------------------------------------------------------------------------
+
 DENSE_BYTES = Counter(
     "esd_dense_bytes_total",
     "Bytes that the worker sent and received to sum dense gradients, by way (--dense) and operation: sent or received. "
@@ -480,7 +469,8 @@ STORE_SECONDS = Histogram(
     registry=REGISTRY,
 )
 
-# The metrics that each kind of service shows.
+# --- who shows what --------------------------------------------------------------------------------------------
+
 EVERY_SERVICE = (PROCESS, RPCS_HANDLED, RPC_SECONDS)
 BY_SERVICE = {
     "dispatcher": (
