@@ -60,6 +60,7 @@ def advise(
         Unavailable: the Redis that will keep the rows is out of reach.
     """
     _check(chosen, device)
+    here = worker_devices(device, 1)[0]
     chosen = _with_sum(chosen, services.shards)
     check_count(count)
     surroundings = Surroundings.of(chosen, services)
@@ -68,7 +69,7 @@ def advise(
     profile = Profile.of(chosen, samples)
     batches = _batches(chosen, batch_limits, profile.table.samples)
     listener(f"memory and computation of {chosen.model}")
-    footprint = measure(chosen, profile, device, threads)
+    footprint = measure(chosen, profile, here, threads)
     if footprint.fixed_bytes >= available:
         raise ResourceExhausted(
             f"a worker takes {footprint.fixed_bytes / 1e6:,.0f} MB beside its samples and rows, and is given "
@@ -92,7 +93,7 @@ def advise(
     if chosen.sync in others and ways[sync].seconds >= _BETTER * policies[fastest].seconds:
         sync = chosen.sync
     planned = replace(planned, sync=sync)
-    needs, limits = surroundings.needs_of(planned, profile, footprint, ways[sync], device, count, listener)
+    needs, limits = surroundings.needs_of(planned, profile, footprint, ways[sync], here, count, listener)
     teams = compare_teams(planned, profile, footprint, ways[sync], available, listener)
     return Advice(
         chosen=planned,
@@ -130,7 +131,6 @@ def _check(chosen: RunOptions, device: str) -> None:
         raise InvalidArgument("esd plan finds batches of samples as they come: leave out --hot-batches")
     if not re.fullmatch(DEVICE, device):
         raise InvalidArgument(f"--device is {device!r}, it must be cpu, auto, cuda or cuda:N")
-    worker_devices(device, 1)
     chosen.bandwidths()  # looks at the links
 
 

@@ -117,7 +117,7 @@ def _place_of_worker(links: str | None, flags: Mapping[str, Any]) -> dict[str, s
     address = local_address(dispatcher)
     # A machine may be in several networks; for the all-reduce torch would take the one that its host name stands for.
     interface = interface_of(address)
-    place = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
+    place = {"GLOO_SOCKET_IFNAME": interface}
     if links is not None:
         number = replica_number(address)
         device = WorkerSettings.variable("device")

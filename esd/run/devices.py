@@ -23,18 +23,16 @@ def worker_devices(text: str, workers: int, option: str = "--device") -> tuple[s
     Raises:
         InvalidArgument: the text is no such text, a GPU is not here, or the list is not as long as there are workers.
     """
-    count = gpus.usable_gpus()[0] if text in (AUTO, CUDA) else 0
-    if text == AUTO and count == 0:
-        text = "cpu"
     try:
         if text in (AUTO, CUDA):
-            gpus.check_gpus(CUDA)
-            return tuple(f"cuda:{worker % count}" for worker in range(workers))
+            if gpus.device_named(text) == "cpu":
+                return ("cpu",) * workers
+            return tuple(f"cuda:{worker % gpus.usable_gpus()[0]}" for worker in range(workers))
         devices = tuple(part.strip() for part in text.split(","))
         for device in devices:
             if not re.fullmatch(_DEVICE, device):
                 raise ValueError(f"{device!r} is none of cpu, cuda, cuda:N, auto, nor a list such as cuda:0,cuda:1")
-            gpus.check_gpus(device)
+            gpus.device_named(device)
     except ValueError as error:
         raise InvalidArgument(f"{option} {text}: {error}") from None
     if len(devices) not in (1, workers):

@@ -54,7 +54,7 @@ class DenseSum:
 
 @dataclass(frozen=True, slots=True)
 class AllReduce(DenseSum):
-    """Sums in a ring of the workers, which send to each other (gloo, or NCCL on GPUs)."""
+    """Sums in a ring of the workers, which send to each other (gloo)."""
 
     name: ClassVar[str] = "all-reduce"
 

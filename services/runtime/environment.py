@@ -106,7 +106,7 @@ VARIABLES = (
         "worker/training/device.py",
     ),
     Influence(
-        ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
+        ("GLOO_SOCKET_IFNAME",),
         "Network interface of the all-reduce; `esd serve worker` sets the one that leads to the dispatcher.",
         "esd/cli/serve.py",
     ),

@@ -20,23 +20,26 @@ print(f"CUDA's driver answers with error {code}" if code else count.value)
 """
 
 
-def check_gpus(device: str) -> None:
-    """Looks whether a worker can train on a device.
+def device_named(device: str) -> str:
+    """Returns the device that a worker trains on, `cpu` or `cuda:N`.
 
     Args:
-        device: `cpu`, `auto`, `cuda` or `cuda:N`.
+        device: `cpu`; `cuda:N`; `cuda`, the first GPU; or `auto`, the first GPU where there is one, and else `cpu`.
 
     Raises:
-        ValueError: it cannot; the message gives the reason and the way out.
+        ValueError: the GPU is not here; the message gives the reason and the way out.
     """
-    if not device.startswith("cuda"):
-        return
+    if device == "cpu":
+        return device
     count, reason = usable_gpus()
+    if device == "auto":
+        return "cuda:0" if count else "cpu"
     number = int(device.partition(":")[2] or 0)
     if count == 0:
         raise ValueError(f"{device} is asked for, and torch can use no GPU here: {reason}; cpu trains without one")
     if number >= count:
         raise ValueError(f"{device} is asked for, and there are {count} GPUs here: cuda:0 to cuda:{count - 1}")
+    return f"cuda:{number}"
 
 
 @cache

@@ -48,5 +48,4 @@ def run(
 ) -> Result:
     """The result of a run on a local cluster; `where` are keywords of esd.run.train.train."""
     where.setdefault("graphs", False)  # which take seconds, and which few tests look at
-    where.setdefault("graphs", False)  # which take seconds, and which few tests look at
     return asyncio.run(train(options, watching(watch, listener), **where)).result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -14,7 +15,7 @@ from esd.services.runtime.leavable_thread import LeavableThread
 from esd.worker.service.parameter_servers import ParameterServers
 from esd.worker.service.ring_link import RingLink
 from esd.worker.training.all_reduce import GroupStore, RingReducer, join_group
-from esd.worker.training.reducer import Alone, DenseReducer
+from esd.worker.training.reducer import Alone, DenseReducer, Staged
 from esd.worker.training.server_sum import ServerReducer
 
 
@@ -52,17 +53,12 @@ async def join_sums(meeting: Meeting) -> DenseReducer:
     """
     if len(meeting.membership.members) == 1:
         return Alone()
-    return await _JOINS[type(meeting.membership.job.dense_sum)](meeting)
+    reducer = await _JOINS[type(meeting.membership.job.dense_sum)](meeting)
+    return reducer if meeting.device.type == "cpu" else Staged(reducer)
 
 
 async def _join_ring(meeting: Meeting) -> RingReducer:
-    def join() -> RingReducer:
-        if meeting.device.type == "cuda":
-            torch.cuda.set_device(meeting.device)
-        return join_group(
-            meeting.membership, meeting.store, meeting.host, meeting.device.type, meeting.patience, meeting.link
-        )
-
+    join = partial(join_group, meeting.membership, meeting.store, meeting.host, meeting.patience, meeting.link)
     return await asyncio.wrap_future(meeting.thread.submit(join))
 
 

@@ -1,4 +1,4 @@
-"""The bytes of a ring of workers on a worker's link, which gloo or nccl sends and not this process's own streams."""
+"""The bytes of a ring of workers on a worker's link, which gloo sends and not this process's own streams."""
 
 from __future__ import annotations
 

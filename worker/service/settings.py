@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from esd.services.runtime.gpus import check_gpus
+from esd.services.runtime.gpus import device_named
 from esd.services.runtime.quantities import Link, Size
 from esd.services.runtime.roles import Role
 from esd.services.runtime.settings import DEFAULT_MAX_REQUEST_BYTES, LEAST_MESSAGE_BYTES, Address, ServerSettings
@@ -72,6 +72,5 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
     @field_validator("device")
     @classmethod
     def _is_here(cls, device: str) -> str:
-        """Refuses a GPU that is not here before torch is imported, which takes seconds."""
-        check_gpus(device)
-        return device
+        """Returns `cpu` or `cuda:N`; refuses a GPU that is not here before torch is imported, which takes seconds."""
+        return device_named(device)

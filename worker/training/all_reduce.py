@@ -11,7 +11,7 @@ from datetime import timedelta
 from threading import Lock
 from typing import Any, Protocol, cast
 
-from torch import Tensor, distributed
+from torch import Tensor
 from torch.distributed import ProcessGroupGloo, Store  # type: ignore[attr-defined] # re-exported
 
 from esd.services.domain.dense_sums import AllReduce
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class AllReduceGroup(Protocol):
-    """The part of torch's process groups that is used here."""
+    """The part of gloo's process group that is used here."""
 
     def allreduce(self, tensors: list[Tensor], /) -> Any:
         """Starts to sum each tensor over the group, in place, and returns an object to wait for."""
@@ -60,9 +60,6 @@ class RingReducer:
         self._workers = workers
         self._link = link
         self._passing: deque[tuple[Tensor, Future[None]]] = deque()
-        # gloo cannot abort a sum, so the thread that waits checks now and then whether it has left meanwhile. The wait
-        # of nccl does not block.
-        self._looks_up = isinstance(group, ProcessGroupGloo)
         self._running: list[Any] = []
         self._left = False
         self._leaving = Lock()
@@ -123,7 +120,8 @@ class RingReducer:
                 self._sum_first()
 
     def _await(self, work: Any) -> None:
-        while self._looks_up:
+        """Waits for a sum. gloo cannot abort it, so this thread checks now and then whether it has left meanwhile."""
+        while True:
             try:
                 work.wait(_LOOK_UP)
             except RuntimeError:
@@ -178,9 +176,7 @@ class GroupStore(Store):
             self._get(key)
 
 
-def join_group(
-    membership: Membership, store: GroupStore, host: str, device: str, timeout: float, link: Carrier
-) -> RingReducer:
+def join_group(membership: Membership, store: GroupStore, host: str, timeout: float, link: Carrier) -> RingReducer:
     """Meets the other workers of an epoch; returns when all have come.
 
     Args:
@@ -188,7 +184,6 @@ def join_group(
         store: the store through which they find each other.
         host: the host at which the others reach this worker. gloo listens only there, unless it stands for all
             addresses or is not an address of this machine: then at the address of the machine's name.
-        device: type of the training device: gloo sums on `cpu`, nccl on `cuda`.
         timeout: seconds to wait for the others, here and in every all-reduce.
         link: of this worker.
 
@@ -199,7 +194,7 @@ def join_group(
     workers, rank = len(membership.members), membership.rank
     try:
         # A separate group, not torch's default one: the group of the epoch before may not have ended yet.
-        group = _open_group(device, store, rank, workers, host, timedelta(seconds=timeout))
+        group = _open_group(store, rank, workers, host, timedelta(seconds=timeout))
         return RingReducer(group, workers, link)
     except (RuntimeError, DeadlineExceeded) as error:
         raise Unavailable(
@@ -208,11 +203,7 @@ def join_group(
         ) from error
 
 
-def _open_group(device: str, store: Store, rank: int, workers: int, host: str, patience: timedelta) -> AllReduceGroup:
-    if device == "cuda":
-        options = distributed.ProcessGroupNCCL.Options()
-        options._timeout = patience  # noqa: SLF001 - torch's own way
-        return cast("AllReduceGroup", distributed.ProcessGroupNCCL(store, rank, workers, options))
+def _open_group(store: Store, rank: int, workers: int, host: str, patience: timedelta) -> AllReduceGroup:
     options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # noqa: SLF001
     options._timeout = patience  # noqa: SLF001
     # The thread that serves gloo's connections polls continuously while another one writes to one of them. If it

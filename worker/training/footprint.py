@@ -45,7 +45,7 @@ def measure_footprint(
         job: a job of one worker.
         small: its plans of a few iterations, beginning with an empty cache; the first is not timed.
         large: other plans, of iterations with more samples.
-        device_name: `cpu`, `cuda` or `cuda:N`.
+        device_name: `cpu` or `cuda:N`.
         threads: threads of torch's CPU kernels.
 
     Raises:

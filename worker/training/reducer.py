@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 
 class DenseReducer(Protocol):
     """Sums gradients over the workers of one epoch, which all start the same pieces in the same order.
 
-    The pieces are gradients of dense parameters and of replicated rows, and changes of buffers. Each way to sum is one
-    class.
+    The pieces lie in host memory; `Staged` takes others. They are gradients of dense parameters and of replicated rows,
+    and changes of buffers. Each way to sum is one class.
 
     Attributes:
         waiting: whether this worker is in `wait`, which ends when all workers have come.
@@ -63,3 +64,46 @@ class Alone:
 
     def close(self) -> None:
         """Has nothing to leave."""
+
+
+class Staged:
+    """The sums of gradients that lie on a GPU. They go through host memory, where all workers meet.
+
+    So a machine with a GPU trains together with machines without one, and several workers may share a GPU, which NCCL
+    supports neither of. Over a network of edge machines, two copies over PCIe cost little beside the sum itself.
+
+    Args:
+        on_host: sums the copies.
+    """
+
+    def __init__(self, on_host: DenseReducer) -> None:
+        self.waiting = False
+        self._on_host = on_host
+        self._running: list[tuple[Tensor, Tensor]] = []  # gradients, and their copies on the host
+
+    def begin(self, iteration: int) -> None:
+        """See DenseReducer."""
+        self._on_host.begin(iteration)
+
+    def start(self, gradients: Tensor, *, zeros: bool = False) -> None:
+        """See DenseReducer. The call waits until the device has computed the gradients."""
+        copy = torch.empty_like(gradients, device="cpu", pin_memory=True, requires_grad=False)
+        copy.copy_(gradients.detach())
+        self._on_host.start(copy, zeros=zeros)
+        self._running.append((gradients, copy))
+
+    def wait(self) -> None:
+        """See DenseReducer."""
+        running, self._running = self._running, []
+        self.waiting = bool(running)
+        try:
+            self._on_host.wait()
+        finally:
+            self.waiting = False
+        with torch.no_grad():
+            for gradients, copy in running:
+                gradients.copy_(copy, non_blocking=True)
+
+    def close(self) -> None:
+        """See DenseReducer."""
+        self._on_host.close()

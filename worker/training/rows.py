@@ -52,8 +52,7 @@ class RowCache:
 
     The tables of a job share the room of a cache, so any of them may fill it, and none gets all of it in advance. A
     slot stays with its table: all caches together take the memory of each table's largest number of cached rows, and at
-        most
-    the room of the cache for every table.
+    most the room of the cache for every table.
 
     Args:
         slots: the most slots, to which C may grow.
@@ -69,7 +68,6 @@ class RowCache:
 
     Raises:
         ResourceExhausted: the device has too little memory.
-        ResourceExhausted: the device has not enough memory.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class ServerReducer:
         self.waiting = False
         self._sums = sums
         self._iteration = 0
-        self._running: list[tuple[Future[None], Tensor, Tensor]] = []  # with the vector, and its copy on the host
+        self._running: list[Future[None]] = []
 
     def begin(self, iteration: int) -> None:
         """See DenseReducer."""
@@ -40,19 +40,15 @@ class ServerReducer:
 
     def start(self, gradients: Tensor, *, zeros: bool = False) -> None:
         """See DenseReducer."""
-        on_host = gradients.detach().cpu()  # the same memory unless the device is another
-        done = self._sums.start(self._iteration, on_host.numpy(), zeros=zeros)
-        self._running.append((done, gradients, on_host))
+        self._running.append(self._sums.start(self._iteration, gradients.detach().numpy(), zeros=zeros))
 
     def wait(self) -> None:
         """See DenseReducer."""
         running, self._running = self._running, []
         self.waiting = bool(running)
         try:
-            for done, gradients, on_host in running:
+            for done in running:
                 done.result()
-                if gradients.device != on_host.device:
-                    gradients.copy_(on_host)
         except (DeadlineExceeded, FailedPrecondition) as error:
             raise Unavailable(f"another worker is late, or the sums of the epoch are over: {error}") from error
         finally:

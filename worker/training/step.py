@@ -149,13 +149,13 @@ class Step:
             self._score(losses.detach(), scores.detach())
             if len(self):
                 self._differentiate(losses)
-            self._computed = time.perf_counter()
+            self._computed = self._done()
             self._train_own_rows()
             if not self._shared.floats:
                 self._rows_trained()
-            self._summing = time.perf_counter()
+            self._summing = self._done()
             self._sum()
-            self._summed = time.perf_counter()
+            self._summed = self._done()
         except Unavailable as error:
             self._stage, self._failure = _Stage.LOST, error
         else:
@@ -177,7 +177,7 @@ class Step:
                 cache.train_replicated(rows, sums, table.optimizer, rate, self.iteration + 1)
             self._rows_trained()
         self._parameters.step(self.iteration)
-        self._optimised = time.perf_counter()
+        self._optimised = self._done()
         self._stage = _Stage.TRAINED
 
     def result(self) -> StepResult:
@@ -206,6 +206,16 @@ class Step:
         )
 
     # --- parts -------------------------------------------------------------------------------------------------------
+
+    def _done(self) -> float:
+        """Returns the time at which the device has done all of its work so far.
+
+        On a GPU, which works while this thread goes on, a time without this wait would be of no phase. The wait costs
+        little: the next phase needs the results on the host.
+        """
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
+        return time.perf_counter()
 
     def _takes(self, stage: _Stage) -> bool:
         """Returns whether a call has an effect, and refuses it when it comes at another time than its own."""

@@ -75,6 +75,9 @@ def compile_kernel(variant: Variant, arch: str, cache: Any = None) -> Any:
         ("ESD_ALGORITHM", _ALGORITHMS[variant.algorithm]),
         ("ESD_GRID", str(int(variant.grid))),
     ]
-    # Without fused multiply-add, because fixed-point numbers must be rounded as on the CPU.
-    options = ProgramOptions(std="c++17", arch=arch, fma=False, define_macro=macros)
+    # Without fused multiply-add, because fixed-point numbers must be rounded as on the CPU. NVRTC 13.0 takes a generic
+    # lambda, which cannot be annotated, for a function of the host unless the device is the default.
+    options = ProgramOptions(
+        std="c++17", arch=arch, fma=False, define_macro=macros, device_as_default_execution_space=True
+    )
     return Program(source(), "c++", options).compile("cubin", cache=cache)

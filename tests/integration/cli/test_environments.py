@@ -37,7 +37,6 @@ ODD = {
     "CUDA_VISIBLE_DEVICES": "7",
     "CUBLAS_WORKSPACE_CONFIG": ":16:8",
     "GLOO_SOCKET_IFNAME": "lo",
-    "NCCL_SOCKET_IFNAME": "lo",
     "GRPC_VERBOSITY": "error",
     "GRPC_TRACE": "none",
     "GRPC_POLL_STRATEGY": "poll",

@@ -31,6 +31,17 @@ async def test_optimum_of_a_small_matrix(dispatcher: Dispatcher) -> None:
     assert result.seconds > 0
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("solver", ["dual-cuda", "hungarian-cuda"])
+async def test_a_named_solver_answers_on_the_device_and_as_all_others(dispatcher: Dispatcher, solver: str) -> None:
+    costs = np.random.default_rng(6).integers(0, 500, (20_000, 8), dtype=np.int32)
+    capacities = np.full(8, 2500, np.int32)
+    found = await dispatcher.client.hybrid_dis(costs, capacities, alpha=0.5, solver=solver)
+    on_processor = await dispatcher.client.hybrid_dis(costs, capacities, alpha=0.5, solver="dual")
+    assert (found.solver, found.gap, on_processor.solver) == (solver, 0, "dual")
+    assert found.assignment.tolist() == on_processor.assignment.tolist()
+
+
 @pytest.mark.parametrize("criterion", list(Criterion))
 async def test_share_of_the_exact_solver(dispatcher: Dispatcher, criterion: Criterion) -> None:
     costs = np.random.default_rng(3).random((40, 4), dtype=np.float32)

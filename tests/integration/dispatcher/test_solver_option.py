@@ -16,11 +16,14 @@ from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, s
 BATCHES = [samples(8, seed=seed) for seed in range(20)]
 
 
+@pytest.mark.parametrize(
+    "solvers", [("dual", "paths"), pytest.param(("dual", "dual-cuda", "hungarian-cuda"), marks=pytest.mark.gpu)]
+)
 async def test_a_trained_job_costs_the_same_under_every_solver_and_replays(
-    start_dispatcher: Any, tmp_path: Path
+    solvers: tuple[str, ...], start_dispatcher: Any, tmp_path: Path
 ) -> None:
     costs = {}
-    for solver in ("dual", "paths"):
+    for solver in solvers:
         log = tmp_path / f"{solver}.jsonl"
         dispatcher = await start_dispatcher(decision_log=log)
         await run_to_the_end(
@@ -36,7 +39,8 @@ async def test_a_trained_job_costs_the_same_under_every_solver_and_replays(
             digest_of,
         )
         assert totals.cost_seconds == costs[solver]
-    assert costs["dual"] == costs["paths"] > 0
+    assert set(costs.values()) == {costs["dual"]}
+    assert costs["dual"] > 0
 
 
 async def test_a_job_or_a_call_whose_solver_has_no_device_is_refused(

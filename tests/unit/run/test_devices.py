@@ -105,6 +105,25 @@ def test_the_reason_is_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "does not answer" in gpus.usable_gpus.__wrapped__()[1]
 
 
+@pytest.mark.parametrize(
+    ("gpus_here", "text", "device"),
+    [
+        ("two_gpus", "cuda", "cuda:0"),
+        ("two_gpus", "auto", "cuda:0"),
+        ("two_gpus", "cuda:1", "cuda:1"),
+        ("no_gpu", "auto", "cpu"),
+        ("no_gpu", "cpu", "cpu"),
+    ],
+)
+def test_a_worker_trains_on_a_device_with_a_number(
+    request: pytest.FixtureRequest, gpus_here: str, text: str, device: str
+) -> None:
+    """torch takes no other name of a device for the current one of a thread."""
+    request.getfixturevalue(gpus_here)
+    place = {"name": "a", "dispatcher": "127.0.0.1:1", "link": 1e9, "cache_rows": 1}
+    assert load(WorkerSettings, device=text, **place).device == device
+
+
 @pytest.mark.usefixtures("two_gpus")
 def test_the_replicas_of_a_container_take_the_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Docker gives all replicas of a service one environment and the same GPUs."""

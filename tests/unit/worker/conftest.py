@@ -14,6 +14,7 @@ from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.plans import GradientTransfers, IterationPlan, Transfers
 from esd.services.domain.tables import OptimizerSpec, TableSpec
+from esd.worker.training.device import prepare_device
 
 Row = tuple[int, int, int]  # id, slot, version
 GradientRow = tuple[int, int, int, int]  # id, slot, version, contributors
@@ -23,6 +24,12 @@ GradientRow = tuple[int, int, int, int]  # id, slot, version, contributors
 def same_draws() -> None:
     """A test's draws from torch do not depend on the tests before it."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """The device of training; on a GPU the results are those on the processor, up to rounding."""
+    return prepare_device(request.param, torch.get_num_threads())
 
 
 class HandMadePlans:

@@ -49,7 +49,7 @@ def join_all(timeout, *links):
 
     def join(slot, link):
         membership = Membership(0, slot, job, WorkerSet.all_of(WORKERS), 0)
-        return join_group(membership, store, "127.0.0.1", "cpu", timeout, link)
+        return join_group(membership, store, "127.0.0.1", timeout, link)
 
     with ThreadPoolExecutor(WORKERS) as threads:
         return list(threads.map(join, range(WORKERS), links))
@@ -147,7 +147,7 @@ async def test_gloos_thread_waits_for_its_turn_and_the_worker_does_not():
 
     def join(slot):
         membership = Membership(0, slot, job, WorkerSet.all_of(WORKERS), 0)
-        reducer = join_group(membership, store, "127.0.0.1", "cpu", 60, RingLink(links[slot], loop))
+        reducer = join_group(membership, store, "127.0.0.1", 60, RingLink(links[slot], loop))
         return reducer, policy_of()
 
     with ThreadPoolExecutor(WORKERS) as threads:

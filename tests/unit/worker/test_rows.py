@@ -8,16 +8,16 @@ from esd.worker.training.rows import RowCache
 CPU = torch.device("cpu")
 
 
-def test_rows_are_read_from_the_slots_they_were_written_to():
-    cache = RowCache(6, 3, CPU)
+def test_rows_are_read_from_the_slots_they_were_written_to(device):
+    cache = RowCache(6, 3, device)
     rows = np.arange(6, dtype=np.float32).reshape(2, 3)
     cache.write(np.array([4, 1], np.uint32), rows)
     np.testing.assert_array_equal(cache.read(np.array([1, 4, 0], np.uint32), 3), [[3, 4, 5], [0, 1, 2], [0, 0, 0]])
     np.testing.assert_array_equal(cache.read(np.array([1], np.uint32), 2), [[3, 4]])
 
 
-def test_what_was_read_does_not_follow_the_cache():
-    cache = RowCache(2, 3, CPU)
+def test_what_was_read_does_not_follow_the_cache(device):
+    cache = RowCache(2, 3, device)
     slot = np.array([1], np.uint32)
     before = cache.read(slot, 3)
     cache.write(slot, np.ones((1, 3), np.float32))

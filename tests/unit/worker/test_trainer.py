@@ -45,11 +45,11 @@ def initial_rows(width, dimension):
     return rows
 
 
-def trainer_of(job):
+def trainer_of(job, device=CPU):
     """A trainer whose cache holds id x in slot IDS - 1 - x."""
-    cache = RowCache(IDS, job.table.row_width, CPU)
+    cache = RowCache(IDS, job.table.row_width, device)
     cache.write(np.arange(IDS, dtype=np.uint32)[::-1].copy(), initial_rows(job.table.row_width, job.table.dimension))
-    return Trainer(job, [cache], Alone(), CPU), cache
+    return Trainer(job, [cache], Alone(), device), cache
 
 
 def plan_of(plans, iteration, batch, contributors=ALONE):
@@ -60,8 +60,8 @@ def plan_of(plans, iteration, batch, contributors=ALONE):
     return replace(plan, batch_size=BATCH, inverse=inverse, dense=dense, labels=labels)
 
 
-def train(plans, job, samples):
-    trainer, cache = trainer_of(job)
+def train(plans, job, samples, device):
+    trainer, cache = trainer_of(job, device)
     results = [trainer.step(plan_of(plans, t, batch)) for t, batch in enumerate(samples)]
     rows = cache.read(np.arange(IDS, dtype=np.uint32)[::-1].copy(), job.table.row_width)
     return rows, trainer.dense.to_npz(), results
@@ -81,9 +81,9 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize("kind", OPTIMIZERS, ids=lambda kind: kind.value)
 @pytest.mark.parametrize("model", POOLED)
-def test_trains_as_plain_pytorch_does(plans, make_job, samples, model, kind):
+def test_trains_as_plain_pytorch_does(plans, make_job, samples, device, model, kind):
     job = make_job(model=model, optimizer=OptimizerSpec(kind, learning_rate=0.1))
-    rows, trained_dense, results = train(plans, job, samples)
+    rows, trained_dense, results = train(plans, job, samples, device)
 
     reference = build_model(job)
     table = torch.nn.Embedding.from_pretrained(torch.tensor(initial_rows(5, 5)), freeze=False, sparse=True)
@@ -138,20 +138,20 @@ def test_weights_decay_and_gradients_are_clipped_as_in_torch(make_job, kind, cli
 
 
 @pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
-def test_two_runs_are_bit_identical(plans, make_job, samples, kind):
+def test_two_runs_are_bit_identical(plans, make_job, samples, device, kind):
     job = make_job(optimizer=OptimizerSpec(kind, learning_rate=0.1))
-    rows, dense, _ = train(plans, job, samples)
-    again, dense_again, _ = train(plans, job, samples)
+    rows, dense, _ = train(plans, job, samples, device)
+    again, dense_again, _ = train(plans, job, samples, device)
     np.testing.assert_array_equal(rows, again)
     assert dense == dense_again
 
 
-def test_shared_rows_keep_their_gradient_for_the_push(plans, make_job, samples):
+def test_shared_rows_keep_their_gradient_for_the_push(plans, make_job, samples, device):
     """With SGD, the value minus lr times the partial gradient is the result of training alone."""
     job = make_job(optimizer=OptimizerSpec(OptimizerKind.SGD, learning_rate=0.1))
-    shared, cache = trainer_of(job)
+    shared, cache = trainer_of(job, device)
     shared.step(plan_of(plans, 0, samples[0], SHARED))
-    alone, cache_alone = trainer_of(job)
+    alone, cache_alone = trainer_of(job, device)
     alone.step(plan_of(plans, 0, samples[0], ALONE))
     slots = plan_of(plans, 0, samples[0]).unique_slots
     before = torch.from_numpy(initial_rows(5, 5)[::-1][slots].copy())
@@ -160,13 +160,13 @@ def test_shared_rows_keep_their_gradient_for_the_push(plans, make_job, samples):
 
 
 @pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
-def test_nobody_reads_the_optimizer_state_of_a_split_row(plans, make_job, samples, kind):
+def test_nobody_reads_the_optimizer_state_of_a_split_row(plans, make_job, samples, device, kind):
     """It was not pulled, so anything may lie there: a training among others leaves the same gradients in its place."""
     job = make_job(optimizer=OptimizerSpec(kind, learning_rate=0.1))
     dimension = job.table.dimension
     outcomes = []
     for state in (0.0, np.nan):
-        trainer, cache = trainer_of(job)
+        trainer, cache = trainer_of(job, device)
         cache.rows[:, dimension:] = state
         plan = plan_of(plans, 0, samples[0], SHARED)
         result = trainer.step(plan)
@@ -176,8 +176,8 @@ def test_nobody_reads_the_optimizer_state_of_a_split_row(plans, make_job, sample
     assert outcomes[0] == outcomes[1]
 
 
-def test_a_worker_without_samples_changes_nothing(plans, make_job):
-    trainer, cache = trainer_of(make_job())
+def test_a_worker_without_samples_changes_nothing(plans, make_job, device):
+    trainer, cache = trainer_of(make_job(), device)
     before, dense = cache.rows.clone(), trainer.dense.to_npz()
     result = trainer.step(plans.plan(0))
     assert (result.loss_sum, len(result.score_bins)) == (0.0, 0)
