@@ -6,8 +6,6 @@ compares them.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +17,7 @@ from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unav
 from esd.services.domain.hybrid import Costs
 
 __all__ = [
-    "DEVICE_ENTRIES",
+    "DEVICE_SAMPLES",
     "SOLVERS",
     "AnyCosts",
     "Costs",
@@ -31,10 +29,9 @@ __all__ = [
     "open_solver",
 ]
 
-# From this number of entries on, a matrix on the device is solved there. Copying a smaller matrix to the host and
-# solving it on the CPU is faster. The number is an estimate until `esd bench solver` has run on a device
-# (docs/solvers.md).
-DEVICE_ENTRIES = 1 << 13
+# From this number of samples per worker on, costs on the device are solved there. It is faster to copy fewer to the
+# host and solve them on the CPU (benchmarks/device_limit.py, docs/solvers.md).
+DEVICE_SAMPLES = 512
 
 
 class AutoSolver:
@@ -50,7 +47,8 @@ class AutoSolver:
         """See Solver.solve."""
         if isinstance(costs, np.ndarray):
             return self._cpu.solve(costs, capacities, prices)
-        if math.prod(costs.shape) < DEVICE_ENTRIES:
+        samples, workers = costs.shape
+        if samples < DEVICE_SAMPLES * workers:
             return self._cpu.solve(to_host(costs), capacities, prices)
         return self._device.solve(costs, capacities, prices)
 

@@ -7,7 +7,7 @@ import pytest
 
 import esd
 from esd.dispatcher import solvers
-from esd.dispatcher.solvers import DEVICE_ENTRIES, get_solver
+from esd.dispatcher.solvers import DEVICE_SAMPLES, get_solver
 from esd.dispatcher.solvers.cuda import solver as cuda_solver
 from esd.dispatcher.solvers.cuda.solver import check
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
@@ -59,7 +59,7 @@ def test_cpu_solvers_refuse_costs_on_a_device(name):
 @pytest.mark.usefixtures("no_device")
 def test_costs_on_a_device_need_one():
     with pytest.raises(Unavailable, match="no driver"):
-        get_solver("auto").solve(OnDevice(DEVICE_ENTRIES), CAPACITIES)
+        get_solver("auto").solve(OnDevice(2 * DEVICE_SAMPLES), CAPACITIES)
 
 
 @pytest.mark.parametrize(
