@@ -272,7 +272,13 @@ class ExactPulls:
         """
 
 class WaitingRows:
-    """The rows that pulls wait for. A ticket identifies a pull. Must be used by one thread."""
+    """The rows that pulls wait for. A ticket identifies a pull. Must be used by one thread.
+
+    Attributes:
+        kept_announcements: number of announcements that are kept for reads that are under way.
+    """
+
+    kept_announcements: int
 
     def __init__(self) -> None: ...
     def expect_due(self, ticket: int, pulls: ExactPulls, limit: int) -> None:
@@ -281,8 +287,15 @@ class WaitingRows:
     def expect_behind(self, ticket: int, pulls: ExactPulls) -> None:
         """Makes the pull wait for the rows that its last answer found behind their version."""
 
-    def found(self, ticket: int, pulls: ExactPulls) -> None:
-        """Ends the wait for the rows of the last answer."""
+    def begin_read(self, ticket: int) -> None:
+        """Notes that the pull begins to read rows in another thread. A pull has one read at a time."""
+
+    def end_read(self, ticket: int, pulls: ExactPulls) -> None:
+        """Makes the pull wait for the rows that its last answer found behind their version.
+
+        Rows that were announced at their version since `begin_read` are left out. Does nothing if the pull was
+        forgotten meanwhile.
+        """
 
     def announce(self, ids: Ids, versions: Versions) -> list[int]:
         """Announces that rows can be read at these versions; returns the pulls that wait for no further row."""
@@ -294,7 +307,7 @@ class WaitingRows:
         """Returns id and version of a row that the pull waits for; (0, -1) if it waits for none."""
 
     def forget(self, ticket: int) -> None:
-        """Ends all waits of the pull."""
+        """Ends all waits of the pull, and its read."""
 
     def __len__(self) -> int: ...
 

@@ -50,8 +50,7 @@ class ExactPulls {
   const std::vector<std::uint32_t>& due() const { return due_; }
   const std::vector<std::uint32_t>& lagging() const { return lagging_; }
 
-  // The rows of the last answer, and the rows that it found behind their version.
-  const std::vector<std::uint32_t>& last_found() const { return last_found_; }
+  // The rows that the last answer found behind their version.
   const std::vector<std::uint32_t>& last_behind() const { return last_behind_; }
 
   std::uint64_t id(std::uint32_t position) const { return ids_[position]; }
@@ -87,7 +86,7 @@ class ExactPulls {
     wire::AnswerWriter writer(message, sequence, stored);
     std::uint8_t* const rows = writer.rows_at(size_of(due_, n, bytes));
     std::uint8_t* rows_end = rows;
-    std::vector<std::uint32_t>& found = last_found_;
+    std::vector<std::uint32_t>& found = found_;
     std::vector<std::uint32_t>& behind = last_behind_;
     found.clear();
     behind.clear();
@@ -146,7 +145,7 @@ class ExactPulls {
   std::size_t whole_;  // number of pulls, the first ones, that want the optimizer state
   std::vector<std::uint32_t> due_;
   std::vector<std::uint32_t> lagging_;
-  std::vector<std::uint32_t> last_found_;
+  std::vector<std::uint32_t> found_;  // of the last answer
   std::vector<std::uint32_t> last_behind_;
   std::vector<std::uint32_t> positions_;  // of the last answer, as it names them
   std::optional<Stale> stale_;

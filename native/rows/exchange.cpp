@@ -204,8 +204,11 @@ void expect_behind(WaitingRows& waiting, WaitingRows::Ticket ticket, const Exact
   for (const std::uint32_t at : pulls.last_behind()) waiting.expect(ticket, pulls.id(at), pulls.wanted(at));
 }
 
-void found(WaitingRows& waiting, WaitingRows::Ticket ticket, const ExactPulls& pulls) {
-  for (const std::uint32_t at : pulls.last_found()) waiting.found(ticket, pulls.id(at));
+void end_read(WaitingRows& waiting, WaitingRows::Ticket ticket, const ExactPulls& pulls) {
+  std::vector<std::pair<std::uint64_t, std::int64_t>> behind;
+  behind.reserve(pulls.last_behind().size());
+  for (const std::uint32_t at : pulls.last_behind()) behind.emplace_back(pulls.id(at), pulls.wanted(at));
+  waiting.end_read(ticket, behind);
 }
 
 void expect_due(WaitingRows& waiting, WaitingRows::Ticket ticket, const ExactPulls& pulls, std::size_t limit) {
@@ -265,7 +268,8 @@ void bind_exchange(nb::module_& m) {
       .def(nb::init<>())
       .def("expect_due", &expect_due, "ticket"_a, "pulls"_a, "limit"_a)
       .def("expect_behind", &expect_behind, "ticket"_a, "pulls"_a)
-      .def("found", &found, "ticket"_a, "pulls"_a)
+      .def("begin_read", &WaitingRows::begin_read, "ticket"_a)
+      .def("end_read", &end_read, "ticket"_a, "pulls"_a)
       .def("announce", &announce, "ids"_a, "versions"_a)
       .def("missing", &WaitingRows::missing, "ticket"_a)
       .def(
@@ -276,6 +280,7 @@ void bind_exchange(nb::module_& m) {
           },
           "ticket"_a)
       .def("forget", &WaitingRows::forget, "ticket"_a)
+      .def_prop_ro("kept_announcements", &WaitingRows::kept_announcements)
       .def("__len__", &WaitingRows::size);
 
   nb::class_<Applied>(m, "Applied")

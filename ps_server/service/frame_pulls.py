@@ -71,8 +71,8 @@ class FramePulls:
         """
         self._entry.check()
         self._reading = True
-        # Registered before the read, so that rows announced during the read are not missed.
-        self._waiting.rows.expect_due(self._entry.ticket, self._pulls, self._limit)
+        # Before the read, so that rows announced during the read are not missed.
+        self._waiting.rows.begin_read(self._entry.ticket)
         return self._pulls.due_rows(self._limit)
 
     def settle(self, block: RowBlock, stored: Stored | None = None) -> bytes | None:
@@ -85,7 +85,7 @@ class FramePulls:
         counts = None if stored is None else (stored.new, stored.already_known)
         dimension = self._table.spec.dimension
         message = self._pulls.answer(self._sequence, counts, block.versions, block.rows, dimension)
-        self._waiting.rows.found(self._entry.ticket, self._pulls)
+        self._waiting.rows.end_read(self._entry.ticket, self._pulls)
         self._wait()
         return message
 

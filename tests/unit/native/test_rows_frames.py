@@ -285,6 +285,72 @@ def test_waiting_rows_against_a_dictionary() -> None:
     assert waiting.first_missing(10**6) == (0, -1)
 
 
+def test_reads_miss_no_announcement_and_keep_none_after_their_end() -> None:
+    rng = np.random.default_rng(8)
+    waiting = WaitingRows()
+    reads: dict[int, tuple[ExactPulls, dict[int, int]]] = {}  # ticket -> pulls, newest announced version of each row
+    missing: dict[int, dict[int, int]] = {}  # ticket -> row -> version
+    lost = idle = 0  # rows that were announced during the read which did not find them
+    for ticket in range(6000):
+        action = rng.random()
+        if action < 0.25:
+            ids = rng.choice(30, rng.integers(1, 8), replace=False).astype(np.uint64)
+            reads[ticket] = ExactPulls(ids, rng.integers(1, 4, len(ids))), {}
+            waiting.begin_read(ticket)
+        elif action < 0.5 and reads:
+            reader = int(rng.choice(list(reads)))
+            pulls, announced = reads.pop(reader)
+            ids, wanted = pulls.due_rows(8)
+            versions = wanted - rng.integers(0, 2, len(ids))
+            pulls.answer(1, None, versions, np.zeros((len(ids), 1), np.float32), 1)
+            behind = dict(zip(ids[versions < wanted].tolist(), wanted[versions < wanted].tolist(), strict=True))
+            left = {row: version for row, version in behind.items() if announced.get(row, -1) < version}
+            lost += len(behind) - len(left)
+            waiting.end_read(reader, pulls)
+            assert waiting.missing(reader) == len(left)
+            if left:
+                missing[reader] = left
+        else:
+            ids = rng.integers(0, 30, rng.integers(1, 5)).astype(np.uint64)
+            versions = rng.integers(0, 4, len(ids))
+            for row, version in zip(ids.tolist(), versions.tolist(), strict=True):
+                for _, announced in reads.values():
+                    announced[row] = max(version, announced.get(row, -1))
+                for rows in missing.values():
+                    if rows.get(row, version + 1) <= version:
+                        del rows[row]
+            woken = [each for each, rows in missing.items() if not rows]
+            assert sorted(waiting.announce(ids, versions)) == sorted(woken)
+            missing = {each: rows for each, rows in missing.items() if rows}
+        assert len(waiting) == len({row for rows in missing.values() for row in rows})
+        if not reads:
+            idle += 1
+            assert waiting.kept_announcements == 0
+    assert min(lost, idle) > 100
+
+
+def test_announcements_before_every_read_under_way_are_dropped() -> None:
+    waiting = WaitingRows()
+    rows = np.arange(100, dtype=np.uint64)
+    for ticket in range(50):  # a read is under way at all times
+        waiting.begin_read(ticket + 1)
+        waiting.announce(rows, np.ones(len(rows), np.int64))
+        waiting.forget(ticket)
+        assert waiting.kept_announcements <= 4 * len(rows)
+
+
+def test_the_read_of_a_pull_that_was_forgotten_leaves_nothing() -> None:
+    waiting = WaitingRows()
+    pulls = ExactPulls(np.array([4], np.uint64), np.array([1]))
+    waiting.begin_read(7)
+    waiting.announce(np.array([4, 5], np.uint64), np.array([0, 1]))
+    waiting.forget(7)
+    assert waiting.kept_announcements == 0
+    pulls.answer(1, None, np.array([0]), np.zeros((1, 1), np.float32), 1)
+    waiting.end_read(7, pulls)
+    assert len(waiting) == waiting.missing(7) == 0
+
+
 def test_answers_follow_the_rows_that_come() -> None:
     rng = np.random.default_rng(2)
     spec = TableSpec("t", 3, OptimizerSpec(OptimizerKind.ADAM), seed=0, init_scale=1)
