@@ -140,6 +140,7 @@ def test_a_push_that_ends_in_its_middle_leaves_whole_rows_right_counters_and_the
     table.rows.write_newer(before)
     table.cuts.keep_pre_images(7)
     block = rows_of(rng, ids, 2)
+    table.rows.rows_per_script = 500
     table.rows._redis = Interrupted(store._redis, 3, die)
     with pytest.raises(Unavailable):
         table.rows.write_newer(block)
@@ -170,6 +171,7 @@ def test_a_server_that_loses_its_shard_in_the_middle_of_a_push_writes_nothing_mo
         successors.append(open_url(url))
         successors[0].open(SPEC).rows.write_newer(first)
 
+    table.rows.rows_per_script = 500
     table.rows._redis = Interrupted(store._redis, 3, take_over)
     with pytest.raises(StoreLost, match="lost its shard"):
         table.rows.write_newer(second)
@@ -288,6 +290,20 @@ def test_another_format_is_refused_by_its_name(url, store):
         client.set("esd:layout", '{"format": 3, "partitions": 64}')
     with pytest.raises(FailedPrecondition, match=r'holds tables in format b.{"format": 3.*keeps them in format 5'):
         open_store_at(url)
+
+
+def test_a_push_may_have_more_rows_of_one_hash_than_a_script_passes_to_a_command(store, table, rng):
+    names = rng.integers(0, 256, (9000, 7), dtype=np.uint8)
+    ids = ids_at(37, [name.tobytes() for name in np.unique(names, axis=0)])
+    first, second = rows_of(rng, ids, 1), rows_of(rng, ids, 2)
+    assert table.rows.write_newer(first).all()
+    table.cuts.keep_pre_images(3)
+    assert table.rows.write_newer(second).all()
+    assert_rows(table.rows.read(ids), second)
+    assert table.rows.forget_older(ids, LIFE) == len(ids)
+    assert table.cuts.put_back([3]) == len(ids)
+    assert_rows(table.rows.read(ids), first)
+    store.ping()
 
 
 def test_new_hashes_of_short_values_are_tables(url, store, table, rng):

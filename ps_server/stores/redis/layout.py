@@ -41,10 +41,16 @@ from esd.services.domain.ids import PARTITIONS
 
 QUARTERS = 4
 
-# Redis does nothing else while a command runs. Scripts and replies of a quarter MiB are also the fastest: larger ones
-# exceed the processor's cache, and many small ones cost an fsync each (measured with rows of 2 KiB).
-_MAX_ROWS = 500
+# Redis does nothing else while a command runs. Commands and replies of a quarter MiB are also the fastest for rows of 2
+# KiB: larger ones exceed the processor's cache. Lua passes up to 8,000 values to a command, two for each row.
+_MAX_ROWS = 2_000
 _MAX_BYTES = 1 << 18
+
+# A Redis that writes each change to its disk before it answers waits for the disk once per script of a pipeline, and
+# this takes as long as the script of a few thousand small rows. So one script has all rows of a frame (of a MiB), which
+# keeps Redis busy for 30 ms.
+_MAX_SCRIPT_ROWS = 12_000
+_MAX_SCRIPT_BYTES = 1 << 20
 
 S = TypeVar("S", bound=np.generic)
 
@@ -120,6 +126,11 @@ def rows_per_command(row_bytes: int) -> int:
     return max(1, min(_MAX_ROWS, _MAX_BYTES // row_bytes))
 
 
+def rows_per_script(row_bytes: int) -> int:
+    """Returns the most rows of `row_bytes` that one call of a script that reads or writes rows should name."""
+    return max(1, min(_MAX_SCRIPT_ROWS, _MAX_SCRIPT_BYTES // row_bytes))
+
+
 def by_place(places: NDArray[np.integer], size: int, span: int = 1) -> Groups:
     """Returns groups of up to `size` rows each, in ascending order of the places [r] where the rows are.
 
@@ -141,6 +152,13 @@ def runs(places: NDArray[np.integer]) -> list[slice]:
     """Returns the runs of equal numbers in an ascending column of numbers that are not negative."""
     edges = np.flatnonzero(np.diff(places.astype(np.int64), prepend=-1, append=-1)).tolist()
     return [slice(start, end) for start, end in pairwise(edges)]
+
+
+def runs_of_script(places: NDArray[np.integer]) -> list[slice]:
+    """Returns the runs as `runs` does, the long ones divided into runs that a script can pass to one command."""
+    return [
+        slice(at, min(at + _MAX_ROWS, run.stop)) for run in runs(places) for at in range(run.start, run.stop, _MAX_ROWS)
+    ]
 
 
 def by_field(places: NDArray[np.integer], names: NDArray[np.uint8], size: int, span: int = 1) -> Groups:

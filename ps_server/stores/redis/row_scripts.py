@@ -1,8 +1,8 @@
-"""Lua scripts that read and write rows in Redis, some hundreds by each call. records.py explains records and fields.
+"""Lua scripts that read and write rows in Redis, some thousands by each call. records.py explains records and fields.
 
 Every script gets hashes of rows as keys, and as arguments the number of rows in each hash (uint16, packed) and the
 names of all rows, hash by hash (the field and the last byte of the address, packed): packed arguments spare Redis and
-its client a string per row. All rows of a hash are read by one command and written by one.
+its client a string per row. All rows of a hash, or 2,000 if there are more, are read by one command and written by one.
 
 The partition of a hash, in braces, names the other keys that a script touches: they share the hash slot, so wherever
 the script may touch the hash, it may touch them.

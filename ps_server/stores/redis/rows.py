@@ -56,12 +56,13 @@ class _Step(Generic[T]):
 
 
 class RedisRows:
-    """A RowStore over Redis. Every read and write is one pipeline, of a script per few hundred rows.
+    """A RowStore over Redis. Every read and write is one pipeline, of a script per few thousand rows.
 
     Attributes:
         hashes: the keys of the hashes of this table's rows, of all shards.
         places: the places of this shard's hashes in `hashes`.
         rows_per_command: the most rows that one command should name.
+        rows_per_script: the most rows that one call of a script should name.
         pre_image_prefix: prefix of the keys of the hashes that receive pre-images; empty: none are kept.
     """
 
@@ -69,6 +70,7 @@ class RedisRows:
         self.hashes = layout.quarter_keys("e", spec.name)
         self.places = layout.places_of(shard.partitions)
         self.rows_per_command = layout.rows_per_command(spec.row_bytes)
+        self.rows_per_script = layout.rows_per_script(spec.row_bytes)
         self.pre_image_prefix = b""
         self._width = spec.row_width
         self._short = records.short_record_bytes(spec.row_width)
@@ -144,11 +146,11 @@ class RedisRows:
         """Returns the grouping of rows into commands, and the rows of each command."""
         places, names = native.addresses(ids)
         span = len(self.hashes) if self._redis.spans_partitions else layout.QUARTERS
-        groups = layout.by_field(places, names, self.rows_per_command, span)
+        groups = layout.by_field(places, names, self.rows_per_script, span)
         places, names = groups.arrange(places), groups.arrange(names)
         commands = []
         for part in groups.parts:
-            runs = layout.runs(places[part])
+            runs = layout.runs_of_script(places[part])
             hashes = [self.hashes[place] for place in places[part][[run.start for run in runs]].tolist()]
             counts = np.array([run.stop - run.start for run in runs], "<u2").tobytes()
             commands.append(_Rows(part, hashes, counts, names[part].tobytes()))
