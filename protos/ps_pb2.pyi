@@ -490,16 +490,16 @@ class SumFarewell(_message.Message):
     def __init__(self) -> None: ...
 
 class SumRequest(_message.Message):
-    __slots__ = ("member", "piece", "farewell", "sums")
+    __slots__ = ("member", "farewell", "pieces", "sums")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
-    PIECE_FIELD_NUMBER: _ClassVar[int]
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
     SUMS_FIELD_NUMBER: _ClassVar[int]
     member: SumMember
-    piece: SumPiece
     farewell: SumFarewell
+    pieces: _containers.RepeatedCompositeFieldContainer[SumPiece]
     sums: int
-    def __init__(self, member: _Optional[_Union[SumMember, _Mapping]] = ..., piece: _Optional[_Union[SumPiece, _Mapping]] = ..., farewell: _Optional[_Union[SumFarewell, _Mapping]] = ..., sums: _Optional[int] = ...) -> None: ...
+    def __init__(self, member: _Optional[_Union[SumMember, _Mapping]] = ..., farewell: _Optional[_Union[SumFarewell, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[SumPiece, _Mapping]]] = ..., sums: _Optional[int] = ...) -> None: ...
 
 class SumWelcome(_message.Message):
     __slots__ = ("pieces",)
@@ -508,11 +508,11 @@ class SumWelcome(_message.Message):
     def __init__(self, pieces: _Optional[int] = ...) -> None: ...
 
 class SumResponse(_message.Message):
-    __slots__ = ("piece", "refusal", "welcome")
-    PIECE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("refusal", "welcome", "pieces")
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
-    piece: SumPiece
+    PIECES_FIELD_NUMBER: _ClassVar[int]
     refusal: _common_pb2.Refusal
     welcome: SumWelcome
-    def __init__(self, piece: _Optional[_Union[SumPiece, _Mapping]] = ..., refusal: _Optional[_Union[_common_pb2.Refusal, _Mapping]] = ..., welcome: _Optional[_Union[SumWelcome, _Mapping]] = ...) -> None: ...
+    pieces: _containers.RepeatedCompositeFieldContainer[SumPiece]
+    def __init__(self, refusal: _Optional[_Union[_common_pb2.Refusal, _Mapping]] = ..., welcome: _Optional[_Union[SumWelcome, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[SumPiece, _Mapping]]] = ...) -> None: ...

@@ -115,8 +115,8 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         "Exchange": frames,
         "Sum": [
             ps_pb2.SumRequest(member=ps_pb2.SumMember(table=TABLE.name, worker=1, members=2, wait_ms=100)),
-            ps_pb2.SumRequest(piece=ps_pb2.SumPiece(length=3, values=rows[:12])),
-            ps_pb2.SumRequest(piece=ps_pb2.SumPiece(iteration=1, length=40_000), sums=1),
+            ps_pb2.SumRequest(pieces=[ps_pb2.SumPiece(length=3, values=rows[:12])]),
+            ps_pb2.SumRequest(pieces=[ps_pb2.SumPiece(iteration=1, length=40_000)], sums=1),
             ps_pb2.SumRequest(farewell=ps_pb2.SumFarewell(), sums=2),
         ],
         "Lookup": [ps_pb2.LookupRequest(table=TABLE.name, ids=ids)],

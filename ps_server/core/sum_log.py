@@ -36,9 +36,15 @@ class SumLog:
         self._sums.append(data)
         self.bytes += len(data)
 
-    def get(self, number: int) -> bytes:
-        """Returns a sum, whose number is in first..end - 1."""
-        return self._sums[number - self.first]
+    def fitting(self, number: int, size: int) -> list[bytes]:
+        """Returns a sum, whose number is in first..end - 1, and the next ones, up to so many bytes in all."""
+        found: list[bytes] = []
+        for data in islice(self._sums, number - self.first, None):
+            size -= len(data)
+            if found and size < 0:
+                break
+            found.append(data)
+        return found
 
     def bytes_from(self, number: int) -> int:
         """Returns the bytes of a sum and of all later ones."""

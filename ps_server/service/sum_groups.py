@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from esd.ps_server.core.dense_sums import DenseSums
 from esd.ps_server.core.sum_log import SumLog
@@ -89,27 +89,28 @@ class SumGroup:
         self._account()
         return stream
 
-    def add(self, stream: SumStream, piece: SumPiece, received: int) -> None:
-        """Takes a piece of a member, and gives the sum to all members when it is complete.
+    def add(self, stream: SumStream, pieces: Sequence[SumPiece], received: int) -> None:
+        """Takes pieces of a member, and gives each sum to all members when it is complete.
 
         Args:
             stream: of the member.
-            piece: the piece.
+            pieces: the next ones of the member.
             received: the number of sums that the member has.
 
         Raises:
-            InvalidArgument: the piece is not the member's next one, or is damaged; or the number is wrong.
+            InvalidArgument: a piece is not the member's next one, or is damaged; or the number is wrong.
         """
         if self._failure is not None or not self._is_present(stream):
             return
         self._log.confirm(stream.slot, received, stream.reached)
-        total = self.sums.add(stream.slot, piece)
+        for piece in pieces:
+            total = self.sums.add(stream.slot, piece)
+            if total is not None:
+                data = encode_sum(total)
+                self._log.append(data)
+                for each in self.streams.values():
+                    each.extend(len(data))
         self._last_sign = self._loop.time()
-        if total is not None:
-            data = encode_sum(total)
-            self._log.append(data)
-            for each in self.streams.values():
-                each.extend(len(data))
         self._account()
         self._fail_if_left()
 

@@ -13,7 +13,7 @@ from esd.ps_server.core.sum_log import SumLog
 from esd.services.domain.errors import EsdError
 from esd.services.runtime import metrics
 from esd.services.runtime.status import status_of
-from esd.services.wire.sums import encode_end, encode_welcome
+from esd.services.wire.sums import MAX_MESSAGE_BYTES, encode_end, encode_welcome
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -92,7 +92,7 @@ class SumStream:
 
     Attributes:
         slot: as above.
-        next: number of the next sum to send, or of the one that is being sent.
+        next: number of the next sum to send, or of the first that is being sent.
         reached: the number of sums that the member can have.
         unsent: bytes of sums that wait to be sent.
     """
@@ -167,17 +167,18 @@ class SumStream:
         self._work.set()
 
     async def _write_next(self, context: Context) -> None:
-        """Writes the welcome, or a sum."""
+        """Writes the welcome, or the sums that wait, as far as they fit a message."""
         message = self._welcome
         if not message:
-            message = self._log.get(self.next)
-            self.reached = self.next + 1
+            sums = self._log.fitting(self.next, MAX_MESSAGE_BYTES)
+            message = b"".join(sums)
+            self.reached = self.next + len(sums)
         await context.write(message)
         _SENT.inc(len(message))
         self._last_sent = self._loop.time()
         if self._welcome:
             self._welcome = b""
             return
-        self.next += 1
+        self.next = self.reached
         self.unsent -= len(message)
         self._sent()

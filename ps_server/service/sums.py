@@ -27,7 +27,7 @@ from esd.services.domain.errors import EsdError, FailedPrecondition, ResourceExh
 from esd.services.domain.sum_pieces import SumMember
 from esd.services.runtime import metrics
 from esd.services.runtime.tasks import first_failure
-from esd.services.wire.sums import decode_member, decode_piece
+from esd.services.wire.sums import decode_member, decode_pieces
 
 _log = logging.getLogger(__name__)
 
@@ -122,14 +122,14 @@ class SumService:
             if (data := await context.read()) is _EOF:
                 return
             _RECEIVED.inc(len(data))
-            piece, received = decode_piece(data)
-            if piece is None:
+            pieces, received = decode_pieces(data)
+            if pieces is None:
                 group.leave(stream)
                 return
-            name = piece.name
-            if name.length * name.dtype.itemsize > limit:
-                raise ResourceExhausted(
-                    f"worker slot {stream.slot} sums a vector of {name.length} {name.dtype} values, and at most "
-                    f"{limit} bytes are allowed ({self._settings.variable('max_dense_bytes')})"
-                )
-            group.add(stream, piece, received)
+            for name in (piece.name for piece in pieces):
+                if name.length * name.dtype.itemsize > limit:
+                    raise ResourceExhausted(
+                        f"worker slot {stream.slot} sums a vector of {name.length} {name.dtype} values, and at most "
+                        f"{limit} bytes are allowed ({self._settings.variable('max_dense_bytes')})"
+                    )
+            group.add(stream, pieces, received)

@@ -9,6 +9,7 @@ from collections import deque
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol
 
 import grpc
@@ -18,11 +19,11 @@ from esd.protos import common_pb2
 from esd.services.clients.traffic import Traffic
 from esd.services.domain.dense_sums import ServerSum
 from esd.services.domain.errors import EsdError, Internal, Unavailable
-from esd.services.domain.sum_pieces import PieceName, SumMember, SumPiece, pieces_of_shard
+from esd.services.domain.sum_pieces import LONGEST_PIECE, PieceName, SumMember, SumPiece, pieces_of_shard
 from esd.services.runtime import metrics
 from esd.services.runtime.retry import Backoff
 from esd.services.runtime.status import domain_errors, error_of
-from esd.services.wire.sums import decode_sum, encode_member, encode_piece
+from esd.services.wire.sums import MAX_PIECES, decode_sum, encode_member, encode_pieces
 
 _log = logging.getLogger(__name__)
 
@@ -211,7 +212,7 @@ class SumStream:
             raise Unavailable(f"{self.server} has ended the stream of sums")
         answer = self._decoded(message)
         if not isinstance(answer, int):
-            raise Internal(f"{self.server} has sent {answer.name} before its welcome")
+            raise Internal(f"{self.server} has sent pieces of sums before its welcome")
         return answer
 
     async def _write(self, call: Any) -> None:
@@ -223,33 +224,43 @@ class SumStream:
                     continue
                 self._work.clear()
                 await self._work.wait()
-            await call.write(encode_piece(None, self._received))
+            await call.write(encode_pieces(None, self._received))
             await call.done_writing()
 
     async def _send_next(self, call: Any) -> None:
-        vector, name = self._unsent[0]
-        values = None if vector.zeros else vector.values[name.start : name.start + name.values]
-        message = encode_piece(SumPiece(name, values), self._received)
+        """Sends the first piece, and those after it that the link carries with it in a few milliseconds."""
+        pieces: list[SumPiece] = []
+        room = min(self._traffic.joined_bytes, LONGEST_PIECE)
+        for vector, name in islice(self._unsent, MAX_PIECES):
+            values = None if vector.zeros else vector.values[name.start : name.start + name.values]
+            room -= 0 if values is None else values.nbytes
+            if pieces and room < 0:
+                break
+            pieces.append(SumPiece(name, values))
+        message = encode_pieces(pieces, self._received)
         await self._traffic.send_in_parts(len(message))
         self._traffic.sent(dense=len(message))
-        self._expected.append(self._unsent.popleft())
+        self._expected.extend(self._unsent.popleft() for _ in pieces)
         await call.write(message)
         _SENT.inc(len(message))
         self.last_sign = time.monotonic()
 
     def _receive(self, message: bytes) -> None:
-        """Handles a piece of a sum. Raises the error of a refusal, or Internal if another piece comes next."""
+        """Handles pieces of sums. Raises the error of a refusal, or Internal if another piece comes next."""
         self.last_sign = time.monotonic()
         _RECEIVED.inc(len(message))
-        piece = self._decoded(message)
-        if isinstance(piece, int) or not self._expected or self._expected[0][1] != piece.name:
-            raise Internal(f"{self.server} has sent {piece}, which does not come next")
-        vector, _ = self._expected.popleft()
-        self._received += 1
-        self._receiver.arrived(vector, piece)
+        pieces = self._decoded(message)
+        if isinstance(pieces, int):
+            raise Internal(f"{self.server} has sent a second welcome")
+        for piece in pieces:
+            if not self._expected or self._expected[0][1] != piece.name:
+                raise Internal(f"{self.server} has sent {piece}, which does not come next")
+            vector, _ = self._expected.popleft()
+            self._received += 1
+            self._receiver.arrived(vector, piece)
 
-    def _decoded(self, message: bytes) -> SumPiece | int:
-        """Returns a piece of a sum, or the number in a welcome. Raises the error of a refusal."""
+    def _decoded(self, message: bytes) -> list[SumPiece] | int:
+        """Returns pieces of sums, or the number in a welcome. Raises the error of a refusal."""
         answer = decode_sum(message)
         if isinstance(answer, common_pb2.Refusal):
             self._refused = True

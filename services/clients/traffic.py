@@ -14,9 +14,11 @@ class Traffic:
     Attributes:
         chunk_bytes: payload of one message, in either direction; a longer payload travels in several messages, so that
             an urgent message never waits long.
+        joined_bytes: short messages travel as one up to this size, which takes the link a few milliseconds.
     """
 
     chunk_bytes: int = CHUNK_BYTES
+    joined_bytes: int = CHUNK_BYTES
 
     def up(self, size: int) -> float:  # noqa: ARG002 - bytes take no time here
         """Accounts for a message of `size` bytes to a server; returns the seconds until it may be sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from esd.services.wire.arrays import decode_array, encode_array
 from esd.services.wire.messages import parse
 
 MAX_MESSAGE_BYTES = LONGEST_PIECE + 4096
+MAX_PIECES = 64  # of one message
 
 _MOST_WORKERS = 64
 _TYPES: dict[np.dtype[Any], ps_pb2.SumType] = {
@@ -60,31 +62,37 @@ def decode_member(data: bytes) -> SumMember:
     )
 
 
-def encode_piece(piece: SumPiece | None, sums: int) -> bytes:
+def encode_pieces(pieces: Iterable[SumPiece] | None, sums: int) -> bytes:
     """Encodes a later message of a worker.
 
     Args:
-        piece: the piece; None: the worker leaves.
+        pieces: at least one, which fit a message (`LONGEST_PIECE`); None: the worker leaves.
         sums: the number of pieces of sums that the worker has.
     """
-    if piece is None:
+    if pieces is None:
         return ps_pb2.SumRequest(farewell=ps_pb2.SumFarewell(), sums=sums).SerializeToString()
-    return ps_pb2.SumRequest(piece=_piece(piece), sums=sums).SerializeToString()
+    message = ps_pb2.SumRequest(sums=sums)
+    for piece in pieces:
+        message.pieces.add(**_fields(piece))
+    return message.SerializeToString()
 
 
-def decode_piece(data: bytes) -> tuple[SumPiece | None, int]:
-    """Decodes a later message of a worker: returns the arguments of `encode_piece`.
+def decode_pieces(data: bytes) -> tuple[list[SumPiece] | None, int]:
+    """Decodes a later message of a worker: returns the arguments of `encode_pieces`.
 
     Raises:
-        InvalidArgument: the message is no piece and no farewell, or has another number of values than its place needs.
+        InvalidArgument: the message has no piece and no farewell, or too many pieces, or another number of values than
+            their places need.
     """
     message = _request(data)
-    match message.WhichOneof("body"):
-        case "piece":
-            return _decoded(message.piece), message.sums
-        case "farewell":
-            return None, message.sums
-    raise InvalidArgument("a message of a stream of sums is no piece of a vector")
+    kind = message.WhichOneof("body")
+    if kind == "farewell":
+        return None, message.sums
+    if kind is not None or not message.pieces:
+        raise InvalidArgument("a message of a stream of sums is no piece of a vector")
+    if len(message.pieces) > MAX_PIECES:
+        raise InvalidArgument(f"a message has {len(message.pieces)} pieces of vectors, and at most {MAX_PIECES} may be")
+    return _decoded(message.pieces), message.sums
 
 
 def encode_welcome(pieces: int) -> bytes:
@@ -93,8 +101,10 @@ def encode_welcome(pieces: int) -> bytes:
 
 
 def encode_sum(piece: SumPiece) -> bytes:
-    """Encodes a later message of a server."""
-    return ps_pb2.SumResponse(piece=_piece(piece)).SerializeToString()
+    """Encodes a later message of a server. Joined messages are one message with all their pieces."""
+    message = ps_pb2.SumResponse()
+    message.pieces.add(**_fields(piece))
+    return message.SerializeToString()
 
 
 def encode_end(code: int, reason: str, message: str) -> bytes:
@@ -102,11 +112,11 @@ def encode_end(code: int, reason: str, message: str) -> bytes:
     return ps_pb2.SumResponse(refusal=common_pb2.Refusal(code=code, reason=reason, message=message)).SerializeToString()
 
 
-def decode_sum(data: bytes) -> SumPiece | common_pb2.Refusal | int:
-    """Decodes a message of a server: a sum, a refusal, or the number in its welcome.
+def decode_sum(data: bytes) -> list[SumPiece] | common_pb2.Refusal | int:
+    """Decodes a message of a server: pieces of sums, a refusal, or the number in its welcome.
 
     Raises:
-        InvalidArgument: the message has another number of values than its place needs.
+        InvalidArgument: a piece has another number of values than its place needs.
     """
     message = parse(ps_pb2.SumResponse, data)
     match message.WhichOneof("body"):
@@ -114,7 +124,7 @@ def decode_sum(data: bytes) -> SumPiece | common_pb2.Refusal | int:
             return message.welcome.pieces
         case "refusal":
             return message.refusal
-    return _decoded(message.piece)
+    return _decoded(message.pieces)
 
 
 def _request(data: bytes) -> ps_pb2.SumRequest:
@@ -123,19 +133,23 @@ def _request(data: bytes) -> ps_pb2.SumRequest:
     return parse(ps_pb2.SumRequest, data)
 
 
-def _piece(piece: SumPiece) -> ps_pb2.SumPiece:
+def _fields(piece: SumPiece) -> dict[str, Any]:
     name, values = piece.name, piece.values
-    return ps_pb2.SumPiece(
-        iteration=name.iteration,
-        number=name.number,
-        start=name.start,
-        length=name.length,
-        type=_TYPES[name.dtype],
-        values=b"" if values is None else encode_array(values, name.dtype, "piece.values"),
-    )
+    return {
+        "iteration": name.iteration,
+        "number": name.number,
+        "start": name.start,
+        "length": name.length,
+        "type": _TYPES[name.dtype],
+        "values": b"" if values is None else encode_array(values, name.dtype, "piece.values"),
+    }
 
 
-def _decoded(message: ps_pb2.SumPiece) -> SumPiece:
+def _decoded(messages: Sequence[ps_pb2.SumPiece]) -> list[SumPiece]:
+    return [_piece(each) for each in messages]
+
+
+def _piece(message: ps_pb2.SumPiece) -> SumPiece:
     dtype = _DTYPES.get(message.type)
     if dtype is None:
         raise InvalidArgument(f"piece.type is {message.type}, which names no type of values")

@@ -15,7 +15,7 @@ from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.sum_pieces import SumMember, SumPiece, pieces_of_shard
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.status import domain_errors, error_of
-from esd.services.wire.sums import decode_sum, encode_member, encode_piece
+from esd.services.wire.sums import decode_sum, encode_member, encode_pieces
 
 METHOD = "/esd.v1.ParameterServer/Sum"
 
@@ -33,6 +33,7 @@ class RawSums:
     def __init__(self, call: Any, received: int = 0) -> None:
         self.received = received  # sums, on this stream and on earlier ones of the worker
         self._call = call
+        self._pieces: list[SumPiece] = []  # that have come with the one that was read last
 
     async def send(self, *messages: bytes) -> None:
         with domain_errors():
@@ -42,7 +43,7 @@ class RawSums:
     async def send_vector(self, vector: NDArray[np.float32], iteration: int = 0, number: int = 0) -> None:
         for name in pieces_of_shard(iteration, number, vector, 0, 1):
             piece = SumPiece(name, vector[name.start : name.start + name.values])
-            await self.send(encode_piece(piece, self.received))
+            await self.send(encode_pieces([piece], self.received))
 
     async def joined(self) -> int:
         """Reads the welcome; returns the number of the worker's pieces that the server has."""
@@ -51,10 +52,12 @@ class RawSums:
         return pieces
 
     async def read(self) -> SumPiece:
-        found = decode_sum(await self._read())
-        assert isinstance(found, SumPiece), found
+        if not self._pieces:
+            found = decode_sum(await self._read())
+            assert isinstance(found, list), found
+            self._pieces = found
         self.received += 1
-        return found
+        return self._pieces.pop(0)
 
     async def read_vector(self, length: int) -> NDArray[np.float32]:
         """The sum of a vector, whose pieces come in order."""
@@ -75,7 +78,7 @@ class RawSums:
             assert await self._call.code() is grpc.StatusCode.OK, await self._call.details()
 
     async def leave(self) -> None:
-        await self.send(encode_piece(None, self.received))
+        await self.send(encode_pieces(None, self.received))
 
     def cancel(self) -> None:
         """Breaks the stream."""
@@ -108,4 +111,4 @@ async def sums(channel: grpc.aio.Channel, introduced: SumMember | None = None) -
 
 def piece(**fields: Any) -> bytes:
     """Any message of a piece."""
-    return ps_pb2.SumRequest(piece=ps_pb2.SumPiece(**fields)).SerializeToString()
+    return ps_pb2.SumRequest(pieces=[ps_pb2.SumPiece(**fields)]).SerializeToString()

@@ -11,6 +11,7 @@ from esd.worker.core.bandwidth import LinkMeter, TokenBucket
 
 _SMALLEST_CHUNK = 2**14  # bytes
 _CHUNK_SECONDS = 0.05  # on a slow link, one message should not delay the others for longer
+_JOINED_SECONDS = 0.004  # a message costs a server some tenths of a millisecond
 _BURST_SECONDS = 0.02  # compensates for late wake-ups of the event loop
 _BURSTS_OF_NETWORKS = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16)  # seconds
 _LEAST_TO_MEASURE = 0.05  # seconds of full speed; a shorter push would measure the server's delay
@@ -34,6 +35,7 @@ class Link(Traffic):
         """
         self.count = LinkCount()
         self.chunk_bytes = min(CHUNK_BYTES, max(_SMALLEST_CHUNK, int(speed * _CHUNK_SECONDS)))
+        self.joined_bytes = min(CHUNK_BYTES, int(speed * _JOINED_SECONDS))
         self.uplink = LinkMeter(
             speed * _LEAST_TO_MEASURE, (_BURST_SECONDS,) if shape else _BURSTS_OF_NETWORKS, time.monotonic
         )
@@ -84,6 +86,7 @@ class TrafficBeside(Traffic):
 
     def __init__(self, link: Link) -> None:
         self.chunk_bytes = link.chunk_bytes
+        self.joined_bytes = link.joined_bytes
         self._link = link
 
     def down(self, size: int) -> float:

@@ -108,6 +108,8 @@ ONES = np.ones(PIECE_BYTES // 4, np.float32).tobytes()
     [
         (b"\xff\xff", InvalidArgument, "these 2 bytes are no SumRequest"),
         (encode_member(member(1)), InvalidArgument, "is no piece of a vector"),
+        (b"", InvalidArgument, "is no piece of a vector"),
+        (65 * piece(length=1), InvalidArgument, "a message has 65 pieces of vectors, and at most 64 may be"),
         (piece(length=2, values=NAN), InvalidArgument, "worker slot 1 has sent values 0 to 1 .* NaN or infinite"),
         (piece(length=2, values=NAN[:4]), InvalidArgument, r"piece.values has 4 bytes, float32 \[2\] needs 8"),
         (piece(length=2, type=9), InvalidArgument, "piece.type is 9"),

@@ -12,7 +12,7 @@ import pytest
 from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, StaleEpoch, Unavailable
 from esd.services.domain.sum_pieces import PIECE_BYTES, SumMember, SumPiece, pieces_of_shard
 from esd.services.runtime import metrics
-from esd.services.wire.sums import encode_piece
+from esd.services.wire.sums import encode_pieces
 from tests.support.sums import RawSums, member, sums
 
 WHOLE = PIECE_BYTES // 4  # values of a piece
@@ -30,7 +30,7 @@ async def send(stream: RawSums, slot: int, *numbers: int) -> None:
     for number, name in enumerate(pieces_of_shard(0, 0, VECTORS[slot], 0, 1)):
         if number in numbers:
             values = VECTORS[slot][name.start : name.start + name.values]
-            await stream.send(encode_piece(SumPiece(name, values), stream.received))
+            await stream.send(encode_pieces([SumPiece(name, values)], stream.received))
 
 
 class Group:

@@ -23,12 +23,17 @@ WORKERS, SHARDS = 3, 2
 
 
 class SlowLink(Traffic):
-    """Counts the bytes that pass, part by part."""
+    """Counts the bytes that pass, part by part, and the messages."""
 
     chunk_bytes = 10_000
 
-    def __init__(self) -> None:
+    def __init__(self, joined_bytes: int = 10_000) -> None:
+        self.joined_bytes = joined_bytes
         self.parts: list[int] = []
+        self.messages = 0
+
+    def sent(self, **_: int) -> None:
+        self.messages += 1
 
     async def send(self, size: int) -> None:
         self.parts.append(size)
@@ -87,6 +92,24 @@ async def test_vectors_of_any_length_and_type_are_summed_with_the_same_bits_ever
             await results(*(future for each in await asyncio.gather(*started) for future in each))
             for own in vectors:
                 assert [each.tobytes() for each in own] == [each.tobytes() for each in expected]
+
+
+async def test_pieces_travel_together_where_the_link_is_fast(servers):
+    """The sum is the same where members divide their pieces into other messages."""
+    vectors = [np.full(2**20, slot + 1, np.float32) for slot in range(WORKERS)]  # 16 pieces of 256 KiB, 8 for a server
+    links = [SlowLink(), SlowLink(600_000), SlowLink(2**30)]  # the longest message has 512 KiB
+    async with AsyncExitStack() as stack:
+        clients = []
+        for slot, link in enumerate(links):
+            connections = [await stack.enter_async_context(ParameterServerConnection(each)) for each in servers[1]]
+            client = SumClient(connections, member(slot, WORKERS), link)
+            stack.push_async_callback(client.close)
+            clients.append(client)
+        await asyncio.gather(*(client.join(10) for client in clients))
+        await results(*(client.start(0, each, zeros=False) for client, each in zip(clients, vectors, strict=True)))
+    for vector in vectors:
+        np.testing.assert_array_equal(vector, 6)
+    assert [link.messages for link in links] == [16, 8, 8]
 
 
 async def test_zeros_are_replaced_by_the_sum_and_take_no_room_on_the_link(servers):

@@ -15,7 +15,7 @@ from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unav
 from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.sum_pieces import SumPiece, pieces_of_shard
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
-from esd.services.wire.sums import encode_piece
+from esd.services.wire.sums import encode_pieces
 from esd.session import OwnModel
 from esd.worker.training.all_reduce import RingReducer
 from esd.worker.training.reducer import Alone
@@ -65,7 +65,7 @@ class RecordingSums:
     def start(self, iteration, vector, *, zeros):
         names = pieces_of_shard(iteration, 0, vector, shard=0, shards=1)
         pieces = [SumPiece(name, None if zeros else vector[name.start : name.start + name.values]) for name in names]
-        self.bytes_sent += sum(len(encode_piece(piece, 0)) for piece in pieces)
+        self.bytes_sent += sum(len(encode_pieces([piece], 0)) for piece in pieces)
         done = Future()
         done.set_result(None)
         return done
