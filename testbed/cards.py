@@ -111,8 +111,7 @@ def _lay(stack: ExitStack, cable: Cable, hub: Machine, others: Mapping[str, Mach
     ends = [(hub.namespace, port, machine.namespace, _CARD) for port, machine in others.items()]
     delay = (f"{cable.round_trip / 2 * 1e6:.0f}", str(cable.lose_one_in))
     command = [str(built("delayed_wire", "yardsticks")), *delay, *chain.from_iterable(ends)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    stack.callback(process.wait)
+    process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
     stack.callback(process.kill)
     if process.stdout is None or process.stdout.readline() != "ready\n":
         raise RuntimeError("the cables with a delay were not laid; the message of delayed_wire is on standard error")
