@@ -24,8 +24,8 @@ def hybrid_dis(
     criterion. The other samples follow in descending order of the criterion, each to the cheapest worker with room.
 
     Args:
-        costs: [k, n], not negative; integers up to 2^31 - 1, float32 or float64. k >= 1, 1 <= n <= 64. An infinite cost
-            forbids a worker to take a sample.
+        costs: [k, n], not negative; integers up to 2^31 - 1, float32 or float64. k >= 1; 1 <= n <= 128, with a CUDA
+            solver 64. An infinite cost forbids a worker to take a sample.
         capacities: integers [n], not negative, sum k.
         alpha: share of the samples for the exact solver, 0..1.
         criterion: ranks the samples for the exact solver.

@@ -8,8 +8,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from esd.dispatcher.core.learned import Arrays
-from esd.native.engine import Admission as Sketch
 from esd.native.engine import AdmittedIds
+from esd.native.engines import engine_of
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.jobs import JobSpec
 
@@ -23,7 +23,8 @@ class AdmittedBatch:
         ids: the same division, for the plans.
         admitted: number of ids that the batch admits to the tables.
         initial: number of distinct ids that are not admitted.
-        error: share of new ids that are admitted at once, since other ids count for them (`Sketch.error`).
+        error: share of new ids that are admitted at once, since other ids count for them
+            (`esd.native.engine.Admission`).
     """
 
     samples: SampleBatch
@@ -42,7 +43,8 @@ class Admission:
 
     def __init__(self, job: JobSpec) -> None:
         """Starts without any count. The job has `admit_afters`."""
-        self._sketch = Sketch(job.admit_afters, job.table.seed)  # the seed of a table stays, when a job goes on
+        seed = job.table.seed  # which stays when a job goes on
+        self._sketch = engine_of(job.workers).Admission(job.admit_afters, seed)
 
     def admit(self, batch: SampleBatch) -> AdmittedBatch:
         """Counts an iteration with this batch, and returns the batch with its admitted ids."""

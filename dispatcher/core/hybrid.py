@@ -32,7 +32,7 @@ def hybrid_dis(
 
     Args:
         costs: [k, n], not negative; integers up to 2^31 - 1, or floats, inf where a worker may not take a sample. k is
-            at least 1, n in 1..64.
+            at least 1, n in 1..128.
         capacities: integers [n], not negative, sum k.
         alpha: share of Opt, 0..1.
         criterion: ranks the samples for Opt.

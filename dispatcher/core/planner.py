@@ -19,11 +19,12 @@ from esd.dispatcher.core.learned import ADMISSION, Learned, Learner, Snapshot
 from esd.dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
 from esd.dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
 from esd.dispatcher.core.sync import SyncContext, sync_planning
-from esd.native.engine import BatchIds, CacheTooSmall, Engine
+from esd.native.engine import BatchIds, CacheTooSmall
+from esd.native.engines import engine_of
 from esd.services.domain.auto_sum import with_chosen_sum
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
-from esd.services.domain.jobs import JobSpec, scale_workloads
+from esd.services.domain.jobs import MAX_LIVE_WORKERS, JobSpec, scale_workloads
 from esd.services.domain.negatives import SamplesWithLists
 from esd.services.domain.plans import FlushPlan, Reload
 from esd.services.domain.worker_set import WorkerSet
@@ -109,7 +110,7 @@ class Planner:
         self._epoch = epoch
         self._mechanism = mechanism or get_mechanism(job)
         try:
-            self._engine = Engine(
+            self._engine = engine_of(job.workers).Engine(
                 caches,
                 job.policy,
                 table_sizes=self._sizes.of_tables,
@@ -142,6 +143,10 @@ class Planner:
             self._balancing.observe(feedback.seconds, feedback.dense_seconds)
         if self.job.measured_links and self._links.update(feedback.bandwidths):
             self.cost_model = self._cost_model()
+
+    def found(self, batch: SampleBatch) -> BatchIds:
+        """Looks the ids of a batch up, for this planner and all others of the same number of workers."""
+        return engine_of(self.job.workers).BatchIds(*batch.id_columns)
 
     @property
     def workloads(self) -> tuple[int, ...]:
@@ -189,7 +194,7 @@ class Planner:
                 lookahead_batches = [self._admission.expect(later) for later in lookahead_batches]
                 trained, ids = admitted.samples, None
             self._sync.announce(self._engine, self._with_all_lists(lookahead_batches))
-            self._engine.prepare(ids or BatchIds(*trained.id_columns))
+            self._engine.prepare(ids or self.found(trained))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
         self._check_rows()
@@ -275,7 +280,7 @@ class Planner:
         if job.negatives is None:
             return None
         with_lists = job.negatives.with_lists(batch, assignment, job.seed, self._engine.iteration)
-        self._engine.prepare(BatchIds(*with_lists.samples.id_columns))
+        self._engine.prepare(self.found(with_lists.samples))
         self._check_rows()
         return with_lists
 
@@ -376,9 +381,15 @@ def check_job(job: JobSpec, cache_rows: Sequence[int] = ()) -> None:
         cache_rows: rows that each worker's cache will hold, [n]; none: that is not known yet.
 
     Raises:
-        InvalidArgument: the mechanism, the cache policy or another name is unknown; replicated rows fill a cache.
+        InvalidArgument: the mechanism, the cache policy or another name is unknown; replicated rows fill a cache; or
+            the job has more workers than can train.
         FailedPrecondition: the job asks for a device or library that this machine lacks.
     """
+    if job.workers > MAX_LIVE_WORKERS:
+        raise InvalidArgument(
+            f"the job has {job.workers} workers, and a job that trains has up to {MAX_LIVE_WORKERS} (--workers); more "
+            "can be simulated (esd simulate)"
+        )
     Planner(job, [1.0] * job.workers, cache_rows or [job.sync.pinned_rows + 1] * job.workers)
 
 

@@ -58,9 +58,9 @@ class Solver(Protocol):
         """Assigns every sample to one worker, worker j capacities[j] times, at the least total cost.
 
         Args:
-            costs: int32, float32 or float64 [k, n], C-contiguous, finite, not negative; k >= 1, 1 <= n <= 64. The
-                CPU solvers take numpy arrays only; "auto" and the CUDA solvers also take costs on their device, without
-                a copy.
+            costs: int32, float32 or float64 [k, n], C-contiguous, finite, not negative; k >= 1, 1 <= n <= 128, and
+                n <= 64 on a CUDA device. The CPU solvers take numpy arrays only; "auto" and the CUDA solvers also take
+                costs on their device, without a copy.
             capacities: int32 [n], not negative, sum k.
             prices: [n], the start of the search. Prices change its time, never the result.
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from esd.data.dataset import Dataset
 from esd.data.derived import DerivedDataset
 from esd.native.engine import HotSamples
+from esd.native.engines import engine_of
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 
@@ -79,7 +80,7 @@ class HotBatches(DerivedDataset):
     def __iter__(self) -> Iterator[SampleBatch]:
         """Yields batches of `batch_size` samples; the last one may be shorter."""
         rows = self._rows
-        forecast = HotSamples(rows.table_sizes, rows.room, rows.workers, rows.seed)
+        forecast = engine_of(rows.workers).HotSamples(rows.table_sizes, rows.room, rows.workers, rows.seed)
         waiting = _Waiting(self._size, self._patience)
         self.hot_batches = 0
         for batch in self._source:

@@ -9,6 +9,9 @@ The engine mirrors the state of every row and of every worker's cache. One itera
 Everything is deterministic: the same calls give the same answers, bit for bit. A permutation of the samples
 permutes `costs`, `positions` and `inverse` and changes nothing else. Calls release the GIL; an engine
 may be shared by threads, whose calls then run one after another.
+
+The module `wide_engine` has the same classes for up to 128 workers, where a set of workers takes two words
+(`esd.native.engines`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +40,8 @@ class GradientColumns(TransferColumns):
     """Columns of `esd.services.domain.plans.GradientTransfers`.
 
     `contributors` is the set of workers that trained the row together, also after some of them
-    have pushed already: the parameter server applies the sum when it has heard all of them.
+    have pushed already: the parameter server applies the sum when it has heard all of them. It is the bits of one word,
+    uint64 [r], or of two words with the lower one first, uint64 [r, 2].
     """
 
     contributors: NDArray[np.uint64]
@@ -298,12 +302,12 @@ class Replicated(Way):
 
     Args:
         room: in every cache, in units of row size, for these rows; at least 1, and below the smallest cache.
-        workers: that replicate, as bits; 0: all. Others must not be assigned any samples.
+        workers: that replicate, as slots; none: all. Others must not be assigned any samples.
         seed: decides in which iterations rows are chosen.
         first_iteration: of the stream, from which these are counted.
     """
 
-    def __init__(self, *, room: int, workers: int = 0, seed: int = 0, first_iteration: int = 0) -> None: ...
+    def __init__(self, *, room: int, workers: Sequence[int] = (), seed: int = 0, first_iteration: int = 0) -> None: ...
 
 class Bounded(Way):
     """Each worker trains its own copies, also of rows that other workers train, within bounds (HET; docs/semantics.md).
@@ -332,7 +336,7 @@ class Engine:
 
     Args:
         cache_sizes: room of each worker's cache in units of row size, so rows where all have size 1; its length is n,
-            1..64.
+            1..64 (`wide_engine`: 1..128).
         policy: the order in which copies leave a full cache: `emark` (ESD paper, section 8.1), `emark-size` (8.2),
             `reuse`, `lru`, `lfu` or `static` (6.1, FAE). A use is an iteration that trains the copy; frequency is the
             number of uses since the copy was cached (counted to 1023). Rows of the current iteration never leave. Ties
@@ -375,7 +379,8 @@ class Engine:
         sync: the way to synchronise; on demand by default.
 
     Raises:
-        ValueError: no or more than 64 workers, a cache without room, an unknown policy, a size or share out of range.
+        ValueError: no or more than 64 workers (`wide_engine`: 128), a cache without room, an unknown policy, a size
+            or share out of range.
     """
 
     def __init__(
@@ -648,7 +653,7 @@ class HotSamples:
     Args:
         table_sizes: as of the engine.
         room: the room of its way `Replicated`, at least 1.
-        workers: how many replicate, 1..64.
+        workers: how many replicate, 1..64 (`wide_engine`: 1..128).
         seed: of the engine.
 
     Raises:

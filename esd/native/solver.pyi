@@ -1,7 +1,7 @@
 """Exact capacitated assignment of k samples to n workers, and the greedy heuristics of HybridDis and Herald.
 
 Costs are int32, float32 or float64 [k, n], C-contiguous, finite and not negative; capacities are int32 [n], not
-negative, and sum to k unless a function says otherwise; 1 <= n <= 64. Everything else raises ValueError with a message
+negative, and sum to k unless a function says otherwise; 1 <= n <= 128. Everything else raises ValueError with a message
 that names the value. All functions release the GIL and run on one thread.
 """
 

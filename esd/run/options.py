@@ -29,7 +29,7 @@ from esd.run.workloads import parse_limits, parse_workloads
 from esd.services.domain.dense_sums import parse_dense_sum
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature
-from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.jobs import MAX_WORKERS, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import MAX_HORIZON, OPTIONS, Criterion, LaiaReading
 from esd.services.domain.negatives import Negatives
@@ -49,7 +49,7 @@ _SHORT_NAMES = {"learning_rate": "lr", "dense_learning_rate": "dense-lr", "dense
 
 # The least and the most of each field that is a number; None: any.
 LIMITS: Mapping[str, tuple[int, int | None]] = {
-    "workers": (1, 64),
+    "workers": (1, MAX_WORKERS),
     "hash_field": (0, None),
     "horizon": (1, MAX_HORIZON),
     "batch": (1, None),
@@ -92,7 +92,7 @@ class RunOptions:
         model: a built-in model, or `package.module:Class`.
         hidden: widths of the model's hidden layers, `256,128`.
         loss: loss of the model.
-        workers: n, 1 to 64.
+        workers: n, 1 to 128; above 64 a job can be simulated, and does not train yet.
         links: speed of every machine's link in bits per second, `500m,50m`, or one speed for all. All that a worker
             sends and receives shares it.
         lan: speed of a second network for the traffic between workers; None: there is none.

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from esd.dispatcher.core.sync import SyncPlanning
-from esd.native import engine
+from esd.native.engine import Way
+from esd.native.engines import engine_of
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.sync import Sync
 
@@ -30,7 +31,8 @@ class Periodic(Sync):
 class PeriodicPlanning(SyncPlanning):
     """The part of the planner: no more than the choice of the engine's class."""
 
-    def way(self) -> engine.Way:
+    def way(self) -> Way:
         """Returns the engine's part."""
-        way: engine.Way = engine.Periodic(every=cast(Periodic, self.job.sync).every)  # type: ignore[attr-defined]
+        ways = engine_of(self.job.workers)
+        way: Way = ways.Periodic(every=cast(Periodic, self.job.sync).every)  # type: ignore[attr-defined]
         return way

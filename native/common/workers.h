@@ -1,20 +1,27 @@
 // Sets of workers: caching a row, training it, with too low a price, and so on. One type for the engine, the joint
 // search, the solvers and the CUDA kernels.
+//
+// A module is compiled for sets of up to ESD_WORKERS workers, 64 if it is not defined: the engine is compiled twice, so
+// that a job of up to 64 workers pays nothing for larger ones (native/engine/CMakeLists.txt).
 #pragma once
 
 #include "common/host_device.h"
 
 namespace esd {
 
-// A set is the bits of one word, bit j being worker j, and costs what the word costs: it is trivial (a local set is
-// undefined until it is assigned, `Set{}` is empty), and every function is inlined. `bits` is the word itself, for code
-// that hashes it, changes it atomically or sends it.
+// A set is the bits of one integer, bit j being worker j, and costs what the integer costs: it is trivial (a local set is
+// undefined until it is assigned, `Set{}` is empty), and every function is inlined. `bits` is the integer itself, for
+// code that hashes it, changes it atomically or sends it.
 template <typename Bits>
 struct WorkerSetOf {
   Bits bits;
 
   ESD_HD static WorkerSetOf only(int worker) { return {static_cast<Bits>(Bits{1} << worker)}; }
   ESD_HD static WorkerSetOf all() { return {static_cast<Bits>(~Bits{0})}; }
+  // The first workers, one at least.
+  ESD_HD static WorkerSetOf first_of(unsigned workers) {
+    return {static_cast<Bits>(static_cast<Bits>(~Bits{0}) >> (8 * sizeof(Bits) - workers))};
+  }
 
   ESD_HD bool empty() const { return bits == 0; }
   ESD_HD bool contains(int worker) const { return bits >> worker & 1; }
@@ -25,14 +32,22 @@ struct WorkerSetOf {
 #if defined(__CUDA_ARCH__)
     return __ffsll(static_cast<long long>(bits)) - 1;
 #else
-    return __builtin_ctzll(bits);
+    const auto low = static_cast<std::uint64_t>(bits);
+    if constexpr (sizeof(Bits) > sizeof low) {
+      if (low == 0) return 64 + __builtin_ctzll(static_cast<std::uint64_t>(bits >> 64));
+    }
+    return __builtin_ctzll(low);
 #endif
   }
   ESD_HD int last() const {
 #if defined(__CUDA_ARCH__)
     return 63 - __clzll(static_cast<long long>(bits));
 #else
-    return 63 - __builtin_clzll(bits);
+    if constexpr (sizeof(Bits) > sizeof(std::uint64_t)) {
+      const auto high = static_cast<std::uint64_t>(bits >> 64);
+      if (high != 0) return 127 - __builtin_clzll(high);
+    }
+    return 63 - __builtin_clzll(static_cast<std::uint64_t>(bits));
 #endif
   }
 
@@ -61,9 +76,15 @@ struct WorkerSetOf {
   ESD_HD WorkerSetOf& operator-=(WorkerSetOf other) { return *this = *this - other; }
 };
 
-constexpr int kMaxWorkers = 64;
-
-using WorkerSet = WorkerSetOf<std::uint64_t>;
 using NarrowWorkerSet = WorkerSetOf<std::uint32_t>;  // of up to 32 workers, for kernels that gain by half the width
+
+#if defined(ESD_WORKERS) && ESD_WORKERS > 64
+static_assert(ESD_WORKERS == 128, "sets of workers have 64 or 128 bits");
+__extension__ using WorkerBits = unsigned __int128;
+#else
+using WorkerBits = std::uint64_t;
+#endif
+using WorkerSet = WorkerSetOf<WorkerBits>;
+constexpr int kMaxWorkers = 8 * sizeof(WorkerBits);
 
 }  // namespace esd

@@ -260,7 +260,7 @@ void use_savepoint(esd::Engine& engine, Random& random, std::uint64_t universe, 
 void run_job(Random& random) {
   const char* policies[] = {"emark", "emark-size", "reuse", "lru", "lfu", "static"};
   const std::size_t fields = random.below(6), samples = random.below(20);
-  std::vector<std::uint32_t> cache_rows(1 + random.below(random.below(3) ? 8 : 64));
+  std::vector<std::uint32_t> cache_rows(1 + random.below(random.below(3) ? 8 : esd::kMaxWorkers));
   for (std::uint32_t& rows : cache_rows) rows = static_cast<std::uint32_t>(1 + random.below(8 * samples * fields + 2));
   std::vector<std::uint32_t> sizes(random.below(2) ? 1 + random.below(random.below(8) ? 16 : 256) : 0);
   for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(1 + random.below(9));
@@ -318,7 +318,7 @@ int main(int argc, char** argv) {
     run_job(random);
     solve_transports<16>(random);
     solve_transports<32>(random);
-    solve_transports<64>(random);
+    solve_transports<esd::kMaxWorkers>(random);
     judge_samples(random);
   }
   std::printf("%d jobs\n", jobs);

@@ -20,8 +20,17 @@
 namespace esd {
 namespace {
 
-constexpr char kMagic[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '7'};
+constexpr char kMagicOfFew[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '7'};   // of engines for up to 64 workers
+constexpr char kMagicOfMany[8] = {'E', 'S', 'D', 'E', 'N', 'G', 'W', '7'};  // of engines for more
 constexpr char kMagicBefore[8] = {'E', 'S', 'D', 'E', 'N', 'G', '0', '6'};  // of engines that released no row
+constexpr bool kFew = kMaxWorkers <= 64;
+constexpr const auto& kMagic = kFew ? kMagicOfFew : kMagicOfMany;
+constexpr const auto& kMagicOther = kFew ? kMagicOfMany : kMagicOfFew;
+
+template <std::size_t Length>
+bool begins_with(const char* data, std::size_t size, const char (&magic)[Length]) {
+  return size >= Length && std::memcmp(data, magic, Length) == 0;
+}
 
 // Counts the bytes that a `Writer` will write.
 class Counter {
@@ -173,7 +182,7 @@ void load_directory(CopyDirectory& directory, Reader& in) {
 // A row as snapshots before had it, which also had one for every unused number.
 struct RowStateBefore {
   std::uint64_t id;
-  WorkerSet holders;
+  std::uint64_t holders;
   std::uint32_t version : 30;
   std::uint32_t kind : 2;
   std::uint32_t last_use;
@@ -185,8 +194,30 @@ struct RowStateBefore {
 
 RowState present_form(const RowStateBefore& row) {
   const std::uint32_t trainings = std::min<std::uint32_t>(row.version, kManyTrainings);
-  return {row.id,    row.holders,  row.version, row.kind, row.last_use,
-          trainings, row.location, row.pinned,  row.life, row.slot};
+  return {row.id,    WorkerSet{row.holders}, row.version, row.kind, row.last_use,
+          trainings, row.location,           row.pinned,  row.life, row.slot};
+}
+
+// A row as the engine for another number of workers has it: its sets of workers have another width.
+__extension__ using WiderBits = unsigned __int128;
+using OtherBits = std::conditional_t<kFew, WiderBits, std::uint64_t>;
+struct OtherRowState {
+  std::uint64_t id;
+  OtherBits holders;
+  std::uint32_t version : 30;
+  std::uint32_t kind : 2;
+  std::uint32_t last_use : 28;
+  std::uint32_t trainings : 4;
+  std::uint32_t location : 8;
+  std::uint32_t pinned : 1;
+  std::uint32_t life : 23;
+  std::uint32_t slot;
+};
+static_assert(sizeof(OtherRowState) + sizeof(RowState) == 32 + 48);
+
+// Its workers are not the engine's, which takes it without their copies.
+RowState present_form(const OtherRowState& row) {
+  return {row.id, {}, row.version, row.kind, row.last_use, row.trainings, kNowhere, 0, row.life, 0};
 }
 
 template <typename Out>
@@ -213,10 +244,12 @@ void add_rows(StateIndex& index, RowNumber count, const std::vector<RowNumber>& 
   }
 }
 
-void load_rows(StateIndex& index, Reader& in) {
+// `read()` returns the state of the next row.
+template <typename Read>
+void load_rows(StateIndex& index, Reader& in, Read read) {
   const auto count = in.get<RowNumber>();
   auto unused = in.get_block<std::vector<RowNumber>>();
-  add_rows(index, count, unused, [&] { return in.get<RowState>(); });
+  add_rows(index, count, unused, read);
   index.restore_unused(std::move(unused));
 }
 
@@ -315,8 +348,8 @@ void Engine::save(const SavedSync& saved, const Room& room) {
 // The checksum vouches for what follows the header; the header decides whether the snapshot is of such an engine.
 SavedSync Engine::load(const char* data, std::size_t size, bool warm) {
   constexpr std::size_t kSum = sizeof(std::uint64_t);
-  const bool before = size >= sizeof kMagic && std::memcmp(data, kMagicBefore, sizeof kMagic) == 0;
-  if (size < sizeof kMagic + kSum || (!before && std::memcmp(data, kMagic, sizeof kMagic) != 0)) {
+  const bool before = begins_with(data, size, kMagicBefore), other = begins_with(data, size, kMagicOther);
+  if (size < sizeof kMagic + kSum || !(before || other || begins_with(data, size, kMagic))) {
     throw std::invalid_argument("not a snapshot of a dispatch engine of this version");
   }
   std::uint64_t sum;
@@ -354,7 +387,11 @@ SavedSync Engine::load(const char* data, std::size_t size, bool warm) {
   if (before) {
     load_rows_before(index, in);
   } else {
-    load_rows(index, in);
+    if (other) {
+      load_rows(index, in, [&] { return present_form(in.get<OtherRowState>()); });
+    } else {
+      load_rows(index, in, [&] { return in.get<RowState>(); });
+    }
     uncached = in.get_block<std::vector<UncachedRow>>();
     memory = in.get_block<HugeVector<std::uint32_t>>();
   }
@@ -363,7 +400,7 @@ SavedSync Engine::load(const char* data, std::size_t size, bool warm) {
   }
   state_.hot_rows.restore(in.get_block<std::vector<std::uint8_t>>());  // the policies of the caches look at it
   SavedSync saved;
-  saved.workers = in.get<WorkerSet>();
+  saved.workers = other ? WorkerSet{static_cast<WorkerBits>(in.get<OtherBits>())} : in.get<WorkerSet>();
   saved.flushed = in.get<std::uint32_t>();
   saved.heat = in.get_block<std::vector<std::uint32_t>>();
   saved.flags = in.get_block<std::vector<std::uint8_t>>();

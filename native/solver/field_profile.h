@@ -36,9 +36,10 @@ inline std::vector<std::int32_t> assign_batches(const ProfiledBatches& batches, 
 }
 
 // The cost of bringing one row from the workers that trained it last to the workers that train it now.
-inline std::int64_t moving_cost(WorkerSet last, WorkerSet now, const std::int32_t* link_costs) {
+template <typename Set>
+inline std::int64_t moving_cost(Set last, Set now, const std::int32_t* link_costs) {
   std::int64_t cost = 0;
-  const WorkerSet latest = last.when(!last.several());
+  const Set latest = last.when(!last.several());
   (now - latest).for_each([&](int j) { cost += link_costs[j]; });
   if (!(now - latest).empty() || last.several()) last.for_each([&](int j) { cost += link_costs[j]; });
   return cost;
@@ -49,9 +50,9 @@ inline std::int64_t moving_cost(WorkerSet last, WorkerSet now, const std::int32_
 // By field, the cost of all pulls and update pushes if every batch were assigned by this field's values, with caches
 // that are empty at first and never evict, [fields]. `rooms` are the workers' samples, by batch and worker;
 // `link_costs` [workers].
-inline std::vector<std::int64_t> profile_fields(const ProfiledBatches& batches,
-                                                const std::vector<std::vector<int>>& rooms,
-                                                const std::int32_t* link_costs) {
+template <typename Set>
+std::vector<std::int64_t> profile_fields(const ProfiledBatches& batches, const std::vector<std::vector<int>>& rooms,
+                                         const std::int32_t* link_costs) {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> uses;  // every id, with the sample that uses it
   uses.reserve(batches.samples * batches.fields);
   for (std::size_t at = 0; at < batches.samples * batches.fields; ++at) {
@@ -66,14 +67,14 @@ inline std::vector<std::int64_t> profile_fields(const ProfiledBatches& batches,
   std::vector<std::int64_t> costs(batches.fields);
   for (std::size_t field = 0; field < batches.fields; ++field) {
     const std::vector<std::int32_t> worker_of = rendezvous::assign_batches(batches, field, rooms);
-    WorkerSet last{}, now{};
+    Set last{}, now{};
     for (std::size_t at = 0; at < uses.size(); ++at) {
       const auto [id, sample] = uses[at];
       now.add(worker_of[sample]);
       const bool more = at + 1 < uses.size() && uses[at + 1].first == id;
       if (more && batch_of[uses[at + 1].second] == batch_of[sample]) continue;
       costs[field] += rendezvous::moving_cost(last, now, link_costs);
-      last = more ? now : WorkerSet{};
+      last = more ? now : Set{};
       now = {};
     }
   }

@@ -114,7 +114,7 @@ class GroupFlow {
   bool relieve() {
     const Set surplus = overloaded();
     if (surplus.empty()) return false;
-    Set levels[kMaxWorkers + 1];  // the workers at each distance from one with room
+    Set levels[8 * sizeof(Set) + 1];  // the workers at each distance from one with room
     levels[0] = Set{};
     for (int j = 0; j < workers_; ++j)
       if (load[j] < capacities_[j]) levels[0].add(j);

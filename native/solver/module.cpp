@@ -317,7 +317,9 @@ nb::object profile_fields(const Ids& ids, const Scores& capacities, const Capaci
   std::vector<std::int64_t> costs;
   {
     nb::gil_scoped_release unlocked;
-    costs = esd::profile_fields({ids.data(), ids.shape(0), ids.shape(1), ends}, rooms, link_costs.data());
+    const esd::ProfiledBatches batches{ids.data(), ids.shape(0), ids.shape(1), ends};
+    costs = workers <= 64 ? esd::profile_fields<esd::WorkerSetOf<std::uint64_t>>(batches, rooms, link_costs.data())
+                          : esd::profile_fields<esd::WorkerSet>(batches, rooms, link_costs.data());
   }
   return to_numpy(std::move(costs)).cast();
 }

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <vector>
 
+#include "common/mix64.h"
+
 namespace esd {
 
 template <typename Set>
@@ -62,7 +64,9 @@ class RowGroups {
 
   int find_or_add(Set tight) {
     const std::size_t last = (std::size_t{1} << bits_) - 1;
-    std::size_t slot = (static_cast<std::uint64_t>(tight.bits) * 0x9e3779b97f4a7c15ULL) >> (64 - bits_);
+    auto hashed = static_cast<std::uint64_t>(tight.bits);
+    if constexpr (sizeof tight > sizeof hashed) hashed ^= mix64(static_cast<std::uint64_t>(tight.bits >> 64));
+    std::size_t slot = (hashed * 0x9e3779b97f4a7c15ULL) >> (64 - bits_);
     while (slots_[slot] != kFree && workers[slots_[slot]] != tight) slot = (slot + 1) & last;
     if (slots_[slot] == kFree) {
       slots_[slot] = count();

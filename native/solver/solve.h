@@ -69,6 +69,8 @@ template <typename T>
 IntegerSolution solve(const Problem<T>& problem, const std::int64_t* start, Algorithm algorithm, int pass_limit) {
   if (sizeof(T) == 4 && problem.workers <= 32)
     return solve_with_sets<T, NarrowWorkerSet>(problem, start, algorithm, pass_limit);
+  if (problem.workers <= 64)
+    return solve_with_sets<T, WorkerSetOf<std::uint64_t>>(problem, start, algorithm, pass_limit);
   return solve_with_sets<T, WorkerSet>(problem, start, algorithm, pass_limit);
 }
 

@@ -1,6 +1,7 @@
 #include "wire/plan_writer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -98,7 +99,7 @@ class Encoder {
   Message gradients(const TransferSpans& transfers, Kind kind) {
     Message message;
     message.message(1, rows(transfers, kind));
-    message.column(2, u64(transfers.contributors), transfers.contributors.size);
+    sets(message, 2, transfers.contributors);
     message.column(3, i64(transfers.steps), transfers.steps.size);
     return message;
   }
@@ -112,6 +113,18 @@ class Encoder {
     other_ids_[0] = 0;
     for (std::size_t i = 1; i < column.size; ++i) other_ids_[i] = ids[i] - ids[i - 1];
     message.column(differences_field, other_ids_.data(), column.size);
+  }
+
+  // Sets of workers as their words, the lowest first.
+  void sets(Message& message, unsigned field, Span column) const {
+    const WorkerSet* const sets = arena_.sets.data() + column.begin;
+    if constexpr (kMaxWorkers <= 64) {
+      message.column(field, &sets->bits, column.size);
+    } else {
+      std::vector<std::uint64_t> words(2 * column.size);
+      std::memcpy(words.data(), sets, column.size * sizeof(WorkerSet));
+      message.column(field, words.data(), words.size());
+    }
   }
 
   const std::uint64_t* u64(Span span) const { return arena_.u64.data() + span.begin; }
@@ -196,7 +209,7 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   encoder.ids(message, plan.unique_ids, 14, 15);
   message.column(16, encoder.u32(plan.unique_slots), plan.unique_slots.size);
   message.column(17, encoder.i64(plan.unique_versions), plan.unique_versions.size);
-  message.column(18, encoder.u64(plan.unique_contributors), plan.unique_contributors.size);
+  encoder.sets(message, 18, plan.unique_contributors);
   message.column(19, encoder.u32(plan.inverse), plan.inverse.size);
   message.picked(20, context.dense, context.dense_features, positions, samples);
   message.picked(21, context.labels, context.labels_per_sample, positions, samples);

@@ -108,7 +108,7 @@ class DispatcherClient:
         """Assigns k samples to n workers (ESD Alg. 2), independent of any job.
 
         Args:
-            costs: float32 or integers [k, n], finite, not negative; integers up to 2^31 - 1. k >= 1, 1 <= n <= 64.
+            costs: float32 or integers [k, n], finite, not negative; integers up to 2^31 - 1. k >= 1, 1 <= n <= 128.
             capacities: integers [n], not negative, sum k.
             alpha: share of each capacity that the exact solver fills, 0..1.
             criterion: the order in which rows of the costs go to the exact solver.

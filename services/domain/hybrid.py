@@ -86,7 +86,7 @@ def as_costs(values: ArrayLike) -> Costs:
     """Returns costs, [k, n], in the form of the solvers: integers as int32, floats unchanged.
 
     Raises:
-        InvalidArgument: the values are not a matrix of numbers, k < 1, n is not in 1..64, or an integer is not in
+        InvalidArgument: the values are not a matrix of numbers, k < 1, n is not in 1..128, or an integer is not in
             0..2^31 - 1.
     """
     costs = _as_array(values, "costs")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from esd.services.domain.ids import parts_of_tables, table_of
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.versions import continues, trainings
-from esd.services.domain.worker_set import WorkerSet
+from esd.services.domain.worker_set import WorkerSet, several
 
 Column = TypeVar("Column", bound=np.generic)
 
@@ -365,8 +365,7 @@ class IterationPlan:
         present life: its state is 0. Of a row that continues an earlier life, the parameter server sends no state if it
         was never trained.
         """
-        contributors = self.unique_contributors
-        split_ids = self.unique_ids[(contributors & (contributors - np.uint64(1))) != 0]
+        split_ids = self.unique_ids[several(self.unique_contributors)]
         before, behind = (np.searchsorted(split_ids, self.pulls.ids, side) for side in ("left", "right"))
         versions = self.pulls.versions
         stateless: NDArray[np.bool_] = (behind > before) | (trainings(versions) == 0) & ~continues(versions)

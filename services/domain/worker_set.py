@@ -1,4 +1,7 @@
-"""Sets of workers in plans, pushes and checkpoints: one bit per worker slot."""
+"""Sets of workers in plans, pushes and checkpoints: one bit per worker slot.
+
+A column of sets has one word of each set, uint64 [r], or two words with the lower one first, uint64 [r, 2].
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSet:
     """A set of worker slots. Iteration yields the slots in ascending order.
 
     Attributes:
-        mask: bit w is set if slot w belongs to the set; a job has at most 64 workers, so the mask fits a uint64.
+        mask: bit w is set if slot w belongs to the set.
     """
 
     mask: int = 0
@@ -45,3 +51,12 @@ class WorkerSet:
 
     def __str__(self) -> str:
         return f"{self.mask:#x}"
+
+
+def several(sets: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Returns which sets of a column have two workers or more, bool [r]."""
+    in_word: NDArray[np.bool_] = (sets & (sets - np.uint64(1))) != 0
+    if sets.ndim == 1:
+        return in_word
+    found: NDArray[np.bool_] = in_word.any(axis=1) | (sets != 0).all(axis=1)
+    return found

@@ -14,7 +14,7 @@ from esd.protos import dispatcher_pb2
 from esd.services.domain.claimants import check_claimant
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_FEATURES, MAX_LENGTH
-from esd.services.domain.jobs import MAX_WORKERS
+from esd.services.domain.jobs import MAX_LIVE_WORKERS
 from esd.services.domain.negatives import without_lists
 from esd.services.domain.plans import (
     NO_DIRECT_ROWS,
@@ -84,7 +84,7 @@ def decode_iteration_plans(data: bytes) -> tuple[list[IterationPlan], bytes] | N
         The plans, and the message without them. None if a plan is unusual: the caller then uses `decode_plan_messages`,
         which decodes every valid plan and raises the error of an invalid one.
     """
-    read = read_plans(data, MAX_FEATURES, MAX_LENGTH, _MOST_IDS, MAX_WORKERS)
+    read = read_plans(data, MAX_FEATURES, MAX_LENGTH, _MOST_IDS, MAX_LIVE_WORKERS)
     if read is None:
         return None
     plans, rest = read
@@ -271,7 +271,7 @@ def _decode_direct(message: dispatcher_pb2.IterationPlan, name: str, with_whom: 
     peers = _unpack(getattr(message, with_whom), np.uint32, with_whom, len(places))
     _check_below(places, rows, name, "the number of rows")
     _check_ascending(places, name)
-    _check_below(peers, MAX_WORKERS, with_whom, "the most workers")
+    _check_below(peers, MAX_LIVE_WORKERS, with_whom, "the most workers")
     return DirectRows(places, peers)
 
 

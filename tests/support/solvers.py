@@ -62,8 +62,9 @@ class EmulatedSolver:
         return answer
 
 
+CPU_CASES = [pytest.param(get_solver(name), id=name) for name in ("auto", "dual", "paths")]
 SOLVER_CASES = [
-    *(pytest.param(get_solver(name), id=name) for name in ("auto", "dual", "paths")),
+    *CPU_CASES,
     *(pytest.param(solver, id=solver.name) for solver in (EmulatedSolver("dual"), EmulatedSolver("hungarian"))),
     *(pytest.param(get_solver(name), id=name, marks=pytest.mark.gpu) for name in ("dual-cuda", "hungarian-cuda")),
 ]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.dispatcher.core.sync.way import SyncContext, SyncPlanning
-from esd.native import engine
+from esd.native.engines import engine_of
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.sync import Sync
@@ -28,9 +28,9 @@ class ReplicatedPlanning(SyncPlanning):
 
     def way(self) -> Way:
         """Returns the engine's part."""
-        return engine.Replicated(
+        return engine_of(self.job.workers).Replicated(
             room=self.context.sizes.cache_room(self.job.sync.pinned_rows),
-            workers=self.context.members.mask,
+            workers=list(self.context.members),
             seed=self.job.seed,
             first_iteration=self.job.first_iteration,
         )

@@ -200,7 +200,7 @@ class _EpochPlanning:
         if self._job.checkpoints is not None:
             self._job.checkpoints.planned(batch)
         feedback = self._job.feedback.take_through(iteration - self._job.spec.window)
-        return _Turn(batch, BatchIds(*batch.id_columns), tuple(self._batches), feedback)
+        return _Turn(batch, self._planner.found(batch), tuple(self._batches), feedback)
 
     async def _plan(self, turns: Sequence[_Turn]) -> None:
         job = self._job
@@ -212,7 +212,7 @@ class _EpochPlanning:
             job_metrics.planned(job.spec, decision, rows, late=late)
             self._decision_seconds = decision.decision_seconds
             trained = decision.trained_samples
-            ids = turn.ids if trained is turn.batch else BatchIds(*trained.id_columns)
+            ids = turn.ids if trained is turn.batch else self._planner.found(trained)
             job.shadows.follow(decision.iteration, trained, ids)
         self._degrees = job_metrics.ranked(self._planner, self._degrees)
 

@@ -38,14 +38,15 @@ struct IdTable {
       : words(workers <= 8    ? 1
               : workers <= 16 ? 2
               : workers <= 32 ? 4
-                              : 8),
+                              : kMaxWorkers / 8),
         counters((distinct + 1) * words),
         costs(distinct + 1) {
     set(distinct, {}, 0, 0);
   }
 
   void set(std::size_t x, WorkerSet set, unsigned weight, std::int32_t cost) {
-    for (unsigned w = 0; w < words; ++w) counters[x * words + w] = kSpread[set.bits >> (8 * w) & 0xff] * weight;
+    for (unsigned w = 0; w < words; ++w)
+      counters[x * words + w] = kSpread[static_cast<std::uint8_t>(set.bits >> (8 * w))] * weight;
     costs[x] = cost;
   }
 
@@ -115,7 +116,7 @@ template <typename Finish>
     case 1: return add_samples<1>(samples, table, workers, finish, out);
     case 2: return add_samples<2>(samples, table, workers, finish, out);
     case 4: return add_samples<4>(samples, table, workers, finish, out);
-    default: return add_samples<8>(samples, table, workers, finish, out);
+    default: return add_samples<kMaxWorkers / 8>(samples, table, workers, finish, out);
   }
 }
 

@@ -25,21 +25,24 @@ ESD_HOT void lower_moves(const std::int32_t* costs, const int* rows, std::size_t
                          std::int32_t* moves) {
   typedef std::int32_t Lanes __attribute__((vector_size(32)));  // all fit in registers, which GCC finds for no array
   constexpr unsigned kLanesOf = sizeof(Lanes) / sizeof(std::int32_t);
-  constexpr unsigned kVectors = Width / kLanesOf;
-  Lanes least[kVectors];
-  std::memcpy(least, moves, sizeof least);
-  for (std::size_t r = 0; r < count; ++r) {
-    const std::int32_t* const row = costs + static_cast<std::size_t>(rows[r]) * Width;
-    const Lanes here = Lanes{} + row[from];
+  constexpr unsigned kAtOnce = Width < 64 ? Width : 64;  // workers; the lanes of more would not fit
+  constexpr unsigned kVectors = kAtOnce / kLanesOf;
+  for (unsigned first = 0; first < Width; first += kAtOnce) {
+    Lanes least[kVectors];
+    std::memcpy(least, moves + first, sizeof least);
+    for (std::size_t r = 0; r < count; ++r) {
+      const std::int32_t* const row = costs + static_cast<std::size_t>(rows[r]) * Width;
+      const Lanes here = Lanes{} + row[from];
 #pragma GCC unroll 8
-    for (unsigned v = 0; v < kVectors; ++v) {
-      Lanes added;
-      std::memcpy(&added, row + v * kLanesOf, sizeof added);
-      added -= here;
-      least[v] = added < least[v] ? added : least[v];
+      for (unsigned v = 0; v < kVectors; ++v) {
+        Lanes added;
+        std::memcpy(&added, row + first + v * kLanesOf, sizeof added);
+        added -= here;
+        least[v] = added < least[v] ? added : least[v];
+      }
     }
+    std::memcpy(moves + first, least, sizeof least);
   }
-  std::memcpy(moves, least, sizeof least);
 }
 
 // moves[j] becomes the least of itself and others[j].

@@ -76,7 +76,7 @@ class PathTransport {
       const std::int32_t* const row = row_at(i);
       const std::int32_t least = least_sum<Width>(row, prices_);
       WorkerSet workers{};
-      for (unsigned j = 0; j < Width; ++j) workers.bits |= std::uint64_t{row[j] + prices_[j] == least} << j;
+      for (unsigned j = 0; j < Width; ++j) workers.bits |= WorkerBits{row[j] + prices_[j] == least} << j;
       if (workers.several()) {
         tied_.push_back({i, workers});
       } else {

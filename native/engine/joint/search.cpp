@@ -256,11 +256,13 @@ JointResult search(const PreparedBatch& batch, const RowSizes& sizes, const Reus
 
 JointResult joint_search(const PreparedBatch& batch, const RowSizes& sizes, const ReuseStatistics& reuse,
                          const JointRequest& request) {
-  if (request.workers <= 4) return search<4>(batch, sizes, reuse, request);
-  if (request.workers <= 8) return search<8>(batch, sizes, reuse, request);
-  if (request.workers <= 16) return search<16>(batch, sizes, reuse, request);
-  if (request.workers <= 32) return search<32>(batch, sizes, reuse, request);
-  return search<64>(batch, sizes, reuse, request);
+  if constexpr (kMaxWorkers <= 64) {  // otherwise few workers are rare, and the search takes long to compile
+    if (request.workers <= 4) return search<4>(batch, sizes, reuse, request);
+    if (request.workers <= 8) return search<8>(batch, sizes, reuse, request);
+    if (request.workers <= 16) return search<16>(batch, sizes, reuse, request);
+    if (request.workers <= 32) return search<32>(batch, sizes, reuse, request);
+  }
+  return search<kMaxWorkers>(batch, sizes, reuse, request);
 }
 
 }  // namespace esd

@@ -23,7 +23,7 @@ TransferSpans reserve_transfers(Arena& arena, std::size_t count, std::size_t ear
 
 TransferSpans reserve_gradients(Arena& arena, std::size_t count, std::size_t early) {
   TransferSpans columns = reserve_transfers(arena, count, early);
-  columns.contributors = reserve_column(arena.u64, count);
+  columns.contributors = reserve_column(arena.sets, count);
   columns.steps = reserve_column(arena.i64, count);
   return columns;
 }
@@ -43,7 +43,7 @@ TransferSpans append_gradients(Arena& arena, const TransferRow* gradients, std::
   for (std::size_t i = 0; i < count; ++i) {
     const TransferRow& gradient = gradients[i];
     const std::size_t at = writer.write(gradient.timing, gradient.id, gradient.slot, gradient.version);
-    arena.u64[columns.contributors.begin + at] = gradient.contributors.bits;
+    arena.sets[columns.contributors.begin + at] = gradient.contributors;
     arena.i64[columns.steps.begin + at] = gradient.step;
   }
   return columns;

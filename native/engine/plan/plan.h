@@ -1,12 +1,13 @@
-// The plans of one iteration as columns. All columns of all workers lie in one arena of three flat arrays, one behind
+// The plans of one iteration as columns. All columns of all workers lie in one arena of four flat arrays, one behind
 // the other as they were written, and a plan is the spans that say where:
 //
-//   u64  | ids of worker 0's needs | contributors | ... | ids of worker 0's update pushes | ... | worker 1's ...
+//   u64  | ids of worker 0's needs | ids of worker 0's update pushes | ... | worker 1's ...
 //   i64  | versions of its needs   | versions of its update pushes | ...
 //   u32  | slots of its needs      | slots of its update pushes    | ...
+//   sets | contributors of its needs | contributors of its update gradients | ...
 //
 // So a plan of any size costs a few allocations, none when an arena comes back from former plans, and Python sees
-// slices of three arrays.
+// slices of four arrays.
 #pragma once
 
 #include <algorithm>
@@ -31,11 +32,13 @@ struct Arena {
   Column<std::uint64_t> u64;
   Column<std::int64_t> i64;
   Column<std::uint32_t> u32;
+  Column<WorkerSet> sets;
 
   void clear() {
     u64.clear();
     i64.clear();
     u32.clear();
+    sets.clear();
   }
 };
 
@@ -58,7 +61,7 @@ Span zero_column(Column<T>& values, std::size_t size) {
 // The columns of esd.services.domain.plans.Transfers; where partial gradients move, also contributors and steps.
 struct TransferSpans {
   Span ids, slots, versions;  // u64, u32, i64
-  Span contributors, steps;   // u64, i64
+  Span contributors, steps;   // sets, i64
   std::size_t early = 0;      // how many rows, the first ones, may move early
 };
 
@@ -72,7 +75,7 @@ struct WorkerPlan {
   TransferSpans update_rows, update_gradients, evict_rows, evict_gradients, drops, discards, pulls;
   Span stateless_pulls;     // u32, by table, of rows without optimizer state
   Span positions, inverse;  // u32
-  Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, u64
+  Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, sets
   Span initial_ids;  // u64, ids of the samples that are not admitted; their places follow those of the unique ids
   Span reduced;      // u32, places of the rows that all workers train by the sum of their gradients
   DirectSpans direct_pushes, direct_pulls;

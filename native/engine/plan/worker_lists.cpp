@@ -52,11 +52,11 @@ void WorkerLists::clear() {
 
 void WorkerLists::write_needs(const PreparedBatch& batch, const Trainers& trainers, Arena& arena, WorkerPlan& plan) {
   plan.unique_ids = reserve_column(arena.u64, needs.size());
-  plan.unique_contributors = reserve_column(arena.u64, needs.size());
+  plan.unique_contributors = reserve_column(arena.sets, needs.size());
   plan.unique_versions = reserve_column(arena.i64, needs.size());
   plan.unique_slots = reserve_column(arena.u32, needs.size());
   std::uint64_t* ids = arena.u64.data() + plan.unique_ids.begin;
-  std::uint64_t* contributors = arena.u64.data() + plan.unique_contributors.begin;
+  WorkerSet* contributors = arena.sets.data() + plan.unique_contributors.begin;
   std::int64_t* versions = arena.i64.data() + plan.unique_versions.begin;
   SlotIndex* slots = arena.u32.data() + plan.unique_slots.begin;
   cached.resize(needs.size());
@@ -75,7 +75,7 @@ void WorkerLists::write_needs(const PreparedBatch& batch, const Trainers& traine
   for (NeedIndex i = 0; i < count; ++i) {
     const auto [x, slot, pulled, timing] = list[i];
     ids[i] = states[x].id;
-    contributors[i] = trainers[x].bits;
+    contributors[i] = trainers[x];
     versions[i] = states[x].full_version();
     slots[i] = slots_cached[end_cached] = slot;
     rows_missing[timing][end_missing[timing]] = rows_pulled[timing][end_pulled[timing]] = i;
@@ -104,12 +104,12 @@ void WorkerLists::write_pushes(const PreparedBatch& batch, const CopyDirectory& 
 
   plan.update_gradients = reserve_pushes(pushes[kGradient], arena, reserve_gradients);
   TransferWriter gradients(arena, plan.update_gradients);
-  std::uint64_t* const contributors = arena.u64.data() + plan.update_gradients.contributors.begin;
+  WorkerSet* const contributors = arena.sets.data() + plan.update_gradients.contributors.begin;
   std::int64_t* const steps = arena.i64.data() + plan.update_gradients.steps.begin;
   for (const Timing timing : {kEarly, kLate}) {
     for (const auto [x, slot] : pushes[kGradient][timing]) {
       const std::size_t at = gradients.write(timing, states[x].id, slot, states[x].full_version());
-      contributors[at] = directory.contributors(states[x]).bits;
+      contributors[at] = directory.contributors(states[x]);
       steps[at] = states[x].last_use + 1;
     }
   }
@@ -123,7 +123,7 @@ void WorkerLists::write_pulls(const PreparedBatch& batch, const RowSizes& sizes,
   const std::uint64_t* ids = arena.u64.data() + plan.unique_ids.begin;
   const SlotIndex* slots = arena.u32.data() + plan.unique_slots.begin;
   const std::int64_t* versions = arena.i64.data() + plan.unique_versions.begin;
-  const std::uint64_t* contributors = arena.u64.data() + plan.unique_contributors.begin;
+  const WorkerSet* contributors = arena.sets.data() + plan.unique_contributors.begin;
   for (const Timing timing : {kEarly, kLate}) {
     for (const NeedIndex i : pulls[timing]) writer.write(timing, ids[i], slots[i], versions[i]);
   }
@@ -138,9 +138,9 @@ void WorkerLists::write_pulls(const PreparedBatch& batch, const RowSizes& sizes,
       }
     }
   };
-  const auto initial = [&](NeedIndex i) { return pulled_stateless(WorkerSet{contributors[i]}, versions[i], 0); };
+  const auto initial = [&](NeedIndex i) { return pulled_stateless(contributors[i], versions[i], 0); };
   const auto any = [&](NeedIndex i) {
-    return pulled_stateless(WorkerSet{contributors[i]}, versions[i], batch.states[needs[i].row].trainings);
+    return pulled_stateless(contributors[i], versions[i], batch.states[needs[i].row].trainings);
   };
   continued ? count(any) : count(initial);
 }

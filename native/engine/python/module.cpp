@@ -329,11 +329,14 @@ class SharedEngine {
 }  // namespace
 }  // namespace esd
 
-NB_MODULE(engine, module) {
+// The modules `engine` and `wide_engine`. A CacheTooSmall of the latter is one of the former, too.
+NB_MODULE(ESD_ENGINE_MODULE, module) {
   using esd::IterationColumns;
   using esd::SharedEngine;
   module.doc() = "The dispatch engine. See engine.pyi.";
-  nb::exception<esd::CacheTooSmall>(module, "CacheTooSmall", PyExc_ValueError);
+  nb::object refusal = nb::borrow(PyExc_ValueError);
+  if (esd::kMaxWorkers > 64) refusal = nb::module_::import_("esd.native.engine").attr("CacheTooSmall");
+  nb::exception<esd::CacheTooSmall>(module, "CacheTooSmall", refusal);
   nb::class_<IterationColumns>(module, "IterationColumns")
       .def("__len__", &IterationColumns::size)
       .def("__getitem__", &IterationColumns::operator[], nb::arg("worker"))

@@ -17,6 +17,15 @@ nb::object borrow(const Lease& lease, Column<T>& values) {
   return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(values.data(), {values.size()}, owner));
 }
 
+// Sets of workers as their words: uint64 [rows], or [rows, 2] with the lower word first.
+nb::object borrow_sets(const Lease& lease) {
+  constexpr std::size_t kWords = sizeof(WorkerSet) / sizeof(std::uint64_t);
+  Column<WorkerSet>& sets = lease->arena.sets;
+  const nb::capsule owner(new Lease(lease), [](void* p) noexcept { delete static_cast<Lease*>(p); });
+  const std::size_t shape[] = {sets.size(), kWords};
+  return nb::cast(nb::ndarray<nb::numpy, std::uint64_t>(sets.data(), kWords == 1 ? 1 : 2, shape, owner));
+}
+
 }  // namespace
 
 Columns::Columns(Arena&& arena, const std::shared_ptr<ArenaPool>& pool) {
@@ -24,6 +33,7 @@ Columns::Columns(Arena&& arena, const std::shared_ptr<ArenaPool>& pool) {
   u64_ = borrow(lease_, lease_->arena.u64);
   i64_ = borrow(lease_, lease_->arena.i64);
   u32_ = borrow(lease_, lease_->arena.u32);
+  sets_ = borrow_sets(lease_);
 }
 
 nb::dict Columns::rows(const TransferSpans& transfers) const {
@@ -37,7 +47,7 @@ nb::dict Columns::rows(const TransferSpans& transfers) const {
 
 nb::dict Columns::gradients(const TransferSpans& transfers) const {
   nb::dict columns = rows(transfers);
-  columns["contributors"] = u64(transfers.contributors);
+  columns["contributors"] = sets(transfers.contributors);
   columns["steps"] = i64(transfers.steps);
   return columns;
 }
@@ -76,7 +86,7 @@ nb::dict IterationColumns::operator[](std::size_t worker) const {
   plan["unique_ids"] = columns_.u64(spans.unique_ids);
   plan["unique_slots"] = columns_.u32(spans.unique_slots);
   plan["unique_versions"] = columns_.i64(spans.unique_versions);
-  plan["unique_contributors"] = columns_.u64(spans.unique_contributors);
+  plan["unique_contributors"] = columns_.sets(spans.unique_contributors);
   plan["reduced"] = columns_.u32(spans.reduced);
   plan["direct_pushes"] = columns_.direct(spans.direct_pushes);
   plan["direct_pulls"] = columns_.direct(spans.direct_pulls);

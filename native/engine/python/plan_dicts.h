@@ -1,4 +1,4 @@
-// Plans as Python sees them: dicts of numpy arrays, which are slices of the arena's three arrays.
+// Plans as Python sees them: dicts of numpy arrays, which are slices of the arena's four arrays.
 //
 // Making an array costs a fraction of a microsecond, and an iteration has some thirty per worker. So a dict is made
 // when it is asked for.
@@ -32,6 +32,7 @@ class Columns {
   nb::object u64(Span span) const { return slice(u64_, span); }
   nb::object i64(Span span) const { return slice(i64_, span); }
   nb::object u32(Span span) const { return slice(u32_, span); }
+  nb::object sets(Span span) const { return slice(sets_, span); }
   nb::dict rows(const TransferSpans& transfers) const;
   nb::dict gradients(const TransferSpans& transfers) const;
   nb::dict direct(const DirectSpans& rows) const;
@@ -40,7 +41,7 @@ class Columns {
   static nb::object slice(const nb::object& array, Span span);
 
   std::shared_ptr<ArenaLease> lease_;
-  nb::object u64_, i64_, u32_;
+  nb::object u64_, i64_, u32_, sets_;
 };
 
 // The plan columns of one iteration.

@@ -5,6 +5,8 @@
 //
 //   byte 0        8              16          20               16 + 4n
 //        | cached | contributors | slot at 0 | slot at 1 | ... | up to whole cache lines: one for up to 12 workers
+//
+// Where sets of workers have two words, slots begin at byte 32.
 #pragma once
 
 #include <cstddef>
@@ -117,7 +119,7 @@ class CopyDirectory {
 
  private:
   // Offsets in a record.
-  static constexpr std::size_t kCached = 0, kContributors = 8, kSlots = 16;
+  static constexpr std::size_t kCached = 0, kContributors = sizeof(WorkerSet), kSlots = 2 * sizeof(WorkerSet);
   static std::size_t slot_at(unsigned worker) { return kSlots + 4 * worker; }
 
   template <typename T>

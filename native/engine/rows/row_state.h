@@ -4,7 +4,7 @@
 //        | id     | holders | version   kind  | last_use trainings | location pinned     life      | slot |
 //        | 64     | 64      | 30        2     | 28       4         | 8        1          23        | 32   |   bits
 //
-// These are 32 bytes, so two rows share a cache line and none straddles two.
+// These are 32 bytes, so two rows share a cache line and none straddles two. They are 48 where sets have two words.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ struct RowState {
   // The workers that can train the row without a pull.
   WorkerSet latest() const { return holders.when((kind == kClean) | (kind == kOwned)); }
 };
-static_assert(sizeof(RowState) == 32);
+static_assert(sizeof(RowState) == (kMaxWorkers <= 64 ? 32 : 48));
 
 // Whether a worker that pulls a row at this full version, for a training by `trainers`, gets no optimizer state: the
 // server takes the step of a split row, and a row that was never trained has none but zeros. Of a row that continues an

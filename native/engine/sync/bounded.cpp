@@ -121,7 +121,7 @@ void Bounded::name_evicted(const WorkerPlan& plan, Arena& arena) {
   for (std::size_t i = 0; i < evicted.ids.size; ++i) {
     const RowNumber number = state_.index.find(arena.u64[evicted.ids.begin + i]);
     arena.i64[evicted.versions.begin + i] = first_version(state_.state_of(number).life) + staleness_.version(number);
-    arena.u64[evicted.contributors.begin + i] = staleness_.pushers(number).bits;
+    arena.sets[evicted.contributors.begin + i] = staleness_.pushers(number);
   }
 }
 
@@ -135,7 +135,7 @@ void Bounded::name_copies(unsigned worker, const WorkerPlan& plan, Arena& arena)
   for (std::size_t i = 0; i < lists.needs.size(); ++i) {
     const RowState& row = state_.batch.states[lists.needs[i].row];
     arena.i64[plan.unique_versions.begin + i] = first_version(row.life) + staleness_.version(worker, slots[i]);
-    arena.u64[plan.unique_contributors.begin + i] = WorkerSet::only(static_cast<int>(worker)).bits;
+    arena.sets[plan.unique_contributors.begin + i] = WorkerSet::only(static_cast<int>(worker));
   }
 }
 

@@ -28,9 +28,13 @@ struct DrawnWay {
 // Some of the workers, or all.
 template <typename Random>
 WorkerSet draw_members(Random& random, unsigned workers) {
-  const std::uint64_t all = ~std::uint64_t{0} >> (kMaxWorkers - workers);
-  const std::uint64_t some = random.next() & all;
-  return WorkerSet{some == 0 ? all : some};
+  const auto all = WorkerSet::first_of(workers);
+  WorkerSet some{};
+  for (unsigned drawn = 0; drawn < kMaxWorkers; drawn += 64) {
+    some |= WorkerSet{static_cast<WorkerBits>(WorkerBits{random.next()} << drawn)};
+  }
+  some &= all;
+  return some.empty() ? all : some;
 }
 
 template <typename Random>
@@ -39,7 +43,7 @@ DrawnWay draw_way(Random& random, const std::vector<std::uint32_t>& cache_sizes,
   std::uint32_t least = cache_sizes[0];
   for (const std::uint32_t size : cache_sizes) least = size < least ? size : least;
   DrawnWay drawn;
-  WorkerSet members{~std::uint64_t{0} >> (kMaxWorkers - workers)};
+  auto members = WorkerSet::first_of(workers);
   switch (random.below(7)) {
     case 0: drawn.way = std::make_unique<WayOf<PushAll>>(); break;
     case 1: drawn.way = std::make_unique<WayOf<Uncached>>(); break;
@@ -51,7 +55,7 @@ DrawnWay draw_way(Random& random, const std::vector<std::uint32_t>& cache_sizes,
       if (least < 2) break;
       members = draw_members(random, workers);
       drawn.way = std::make_unique<WayOf<Replicated>>(
-          Replicated::Options{1 + random.below(least - 1), members.bits, random.next(), 0});
+          Replicated::Options{1 + random.below(least - 1), members, random.next(), 0});
       break;
     case 4: {
       std::vector<bool> additive(tables);

@@ -16,9 +16,9 @@ Replication Replicated::checked(const State& state, const Options& options) {
     throw std::invalid_argument("replicated rows of size " + std::to_string(options.room) +
                                 " leave no room in the smallest cache, which has " + std::to_string(least));
   }
-  const std::uint64_t all = ~std::uint64_t{0} >> (kMaxWorkers - state.workers());
-  if ((options.workers & ~all) != 0) throw std::invalid_argument("replicated by workers that are not there");
-  return {options.room, options.seed, WorkerSet{options.workers == 0 ? all : options.workers}, options.first_iteration};
+  const auto all = WorkerSet::first_of(state.workers());
+  if (!(options.workers - all).empty()) throw std::invalid_argument("replicated by workers that are not there");
+  return {options.room, options.seed, options.workers.empty() ? all : options.workers, options.first_iteration};
 }
 
 // All workers that replicate train the batch's replicated rows, and those that become so now.
@@ -59,12 +59,12 @@ void Replicated::write_pushes(unsigned worker, WorkerPlan& plan, Arena& arena) {
 void Replicated::mark(unsigned worker, WorkerPlan& plan, Arena& arena) {
   std::vector<NeedIndex> places;
   places.reserve(idle_.size());
-  std::uint64_t* const contributors = arena.u64.data() + plan.unique_contributors.begin;
+  WorkerSet* const contributors = arena.sets.data() + plan.unique_contributors.begin;
   NeedIndex place = 0;
   for (const Need& need : state_.lists[worker].needs) {
     const RowState& row = state_.batch.states[need.row];
     if (row.pinned) {
-      contributors[place] = WorkerSet::only(static_cast<int>(replication_.home(row.id))).bits;
+      contributors[place] = WorkerSet::only(static_cast<int>(replication_.home(row.id)));
       places.push_back(place);
     }
     ++place;

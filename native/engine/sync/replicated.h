@@ -19,7 +19,7 @@ class Replicated : public OnDemand {
  public:
   struct Options {
     std::uint64_t room = 0;             // of each cache, in units of row size; at least 1
-    std::uint64_t workers = 0;          // that replicate, as bits; 0: all
+    WorkerSet workers{};                // that replicate; empty: all
     std::uint64_t seed = 0;             // decides in which iterations the rows are chosen
     std::uint32_t first_iteration = 0;  // of the stream
   };

@@ -93,6 +93,25 @@ def test_alternatives_run_on_the_same_assignments(trace: list[str]) -> None:
     assert result(*trace, *small, "--alternative", "p2f:10", "--compute-us", "50")["figures"]["busy_seconds"] > 0
 
 
+@pytest.mark.parametrize("sync", ["on-demand", "write-through", "proactive", "bounded:3,2"])
+def test_more_than_sixty_four_workers_move_what_fewer_do(tmp_path: Path, sync: str) -> None:
+    """The engine for more workers counts the operations of the other, whichever of its workers take the samples."""
+    rng = np.random.default_rng(3)
+    ids, assignment = rng.zipf(1.3, (24 * 130, 3)) % 500, rng.integers(0, 64, (24, 130))
+    np.save(tmp_path / "trace.npy", ids.astype(np.uint64))
+    kinds, counted = ("miss_pull", "update_push", "evict_push", "flush_push"), {}
+    for workers, first in ((64, 0), (128, 0), (128, 64), (97, 33)):
+        np.save(tmp_path / "assignment.npy", (assignment + first).astype(np.int32))
+        operations = result(
+            *("--trace", str(tmp_path / "trace.npy"), "--assignments", str(tmp_path / "assignment.npy")),
+            *("--workers", str(workers), "--cache-rows", "40", "--links", "5g", "--sync", sync),
+        )["operations"]
+        assert not any(count for kind in kinds for count in operations[kind][:first] + operations[kind][first + 64 :])
+        counted[workers, first] = [operations[kind][first : first + 64] for kind in kinds]
+    assert all(counts == counted[64, 0] for counts in counted.values())
+    assert sum(map(sum, counted[64, 0])) > 10_000
+
+
 def test_balanced_workloads_follow_the_slow_worker() -> None:
     counted = result(
         *("--data", "flights", "--iterations", "60", "--workers", "2", "--links", "5g", "--batch", "32"),

@@ -80,7 +80,7 @@ def test_a_mistake_in_the_file_is_named(write: Any, text: str, named: str) -> No
     ("text", "told"),
     [
         ("workers = 2.5", "workers is 2.5, it must be a whole number"),
-        ("workers = 65", "workers is 65, it must be at most 64"),
+        ("workers = 129", "workers is 129, it must be at most 128"),
         ("workers = true", "workers is True, it must be a whole number"),
         ('workers = "2"', "workers is '2', it must be a whole number"),
         ("direct = 1", "direct is 1, it must be true or false"),

@@ -15,6 +15,7 @@ from esd.services.domain.features import Feature, Pooling, numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Transfers
 from esd.services.domain.tables import OptimizerSpec, TableSpec
+from tests.support.worker_sets import listed
 
 Place = tuple[int, int]  # a table and a slot
 
@@ -167,7 +168,7 @@ class Cluster:
         assert (plan.labels == batch.labels[plan.positions]).all()
         gradients = Counter(batch[plan.positions].ids.tolist())
         columns = (plan.unique_ids, plan.unique_slots, plan.unique_versions, plan.unique_contributors)
-        for x, slot, version, contributors in zip(*(column.tolist() for column in columns), strict=True):
+        for x, slot, version, contributors in zip(*map(listed, columns), strict=True):
             copy = self.caches[j][self._place(x, slot)]
             assert (copy.id, copy.version, version) == (x, self.versions[x], self.versions[x])
             assert copy.partial is None
@@ -199,7 +200,7 @@ class Cluster:
 
     def _push_gradients(self, j: int, transfers: GradientTransfers) -> None:
         self._check_early(transfers.rows)
-        columns = zip(_entries(transfers.rows), transfers.contributors.tolist(), transfers.steps.tolist(), strict=True)
+        columns = zip(_entries(transfers.rows), listed(transfers.contributors), transfers.steps.tolist(), strict=True)
         for (x, slot, version), contributors, step in columns:
             copy = self.caches[j][self._place(x, slot)]
             assert copy.partial is not None

@@ -81,10 +81,12 @@ def test_lists_are_trained_as_in_a_single_process(make_job, make_batches, make_c
     cluster.flush(planner.flush())
 
 
-def test_sixty_four_workers(make_job, make_batches, make_cluster):
-    job = make_job(workers=64, batch_size=128, mechanism="esd")
-    planner = Planner(job, [1e6] * 64, [7] * 64)
-    run(planner, make_cluster([7] * 64), make_batches(12, samples=128, fields=3, rows=300, seed=5))
+@pytest.mark.parametrize("mechanism", ["esd", "joint", "laia", "hash"])
+@pytest.mark.parametrize("workers", [64, 80, 128])
+def test_many_workers_train_what_one_would(make_job, make_batches, make_cluster, workers, mechanism):
+    job = make_job(workers=workers, batch_size=2 * workers, mechanism=mechanism)
+    planner = Planner(job, [1e6] * workers, [7] * workers)
+    run(planner, make_cluster([7] * workers), make_batches(12, samples=2 * workers, fields=3, rows=300, seed=5))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.25, 1.0])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 
-from esd.native.engine import Engine, OnDemand, Proactive, PushAll, Replicated, Uncached, Way
+from esd.native.engine import Engine, Way
+from esd.native.engines import engine_of
 from tests.unit.native.reference_engine import ReferenceEngine
 
 
 def way_of(
+    workers: int,
     *,
     push_trained: bool = False,
     uncached: bool = False,
@@ -21,11 +24,33 @@ def way_of(
     direct: bool = False,
 ) -> Way:
     """The native engine's way to synchronise by the options of the reference."""
+    ways = engine_of(workers)
     if replicated_room:
-        return Replicated(room=replicated_room, workers=replicated_by, seed=seed)
+        slots = [slot for slot in range(workers) if replicated_by >> slot & 1]
+        return ways.Replicated(room=replicated_room, workers=slots, seed=seed)
     if uncached:
-        return Uncached()
-    return PushAll() if push_trained else Proactive() if flush_ahead else OnDemand(direct=direct)
+        return ways.Uncached()
+    return ways.PushAll() if push_trained else ways.Proactive() if flush_ahead else ways.OnDemand(direct=direct)
+
+
+def native_engine(
+    capacities: Sequence[int],
+    policy: str,
+    *,
+    table_sizes: Sequence[int] = (),
+    max_rows: int = 0,
+    row_ttls: Sequence[int] = (),
+    **way: int,
+) -> Engine:
+    """The native engine for the workers with these caches, and for a way by the options of the reference."""
+    return engine_of(len(capacities)).Engine(
+        capacities,
+        policy,
+        table_sizes=table_sizes,
+        max_rows=max_rows,
+        row_ttls=row_ttls,
+        sync=way_of(len(capacities), **way),
+    )
 
 
 def prepare_both(engine: Engine, reference: ReferenceEngine, batch: np.ndarray, rng: random.Random) -> None:

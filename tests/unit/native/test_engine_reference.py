@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from esd.native.engine import CacheTooSmall, Engine, OnDemand, Proactive, PushAll, Replicated
-from tests.unit.native.engine_pairs import prepare_both, way_of
+from tests.support.worker_sets import listed
+from tests.unit.native.engine_pairs import native_engine, prepare_both
 from tests.unit.native.reference_engine import PROFILE, ReferenceEngine
 
 if TYPE_CHECKING:  # in its stub only
@@ -25,7 +26,7 @@ GRADIENTS = ("update_gradients", "evict_gradients")
 def assert_columns(actual: dict, transfers: list[tuple], gradients: bool, where: str) -> None:
     """Early ones come first, otherwise they have the order of the reference."""
     names = ("ids", "slots", "versions") + (("contributors", "steps") if gradients else ())
-    found = list(zip(*(actual[name].tolist() for name in names), strict=True))
+    found = list(zip(*(listed(actual[name]) for name in names), strict=True))
     ordered = sorted(transfers, key=lambda transfer: not transfer[0])
     assert found == [transfer[1:] for transfer in ordered], where
     assert actual["early"] == sum(transfer[0] for transfer in transfers), where
@@ -41,7 +42,7 @@ def assert_plans(actual: list[dict], expected: list[dict]) -> None:
             assert_columns(plan[kind], planned[kind], kind in GRADIENTS, f"{where}, {kind}")
         uniques = ("unique_ids", "unique_slots", "unique_versions", "unique_contributors")
         for name in ("positions", *uniques, "reduced", "inverse"):
-            assert plan[name].tolist() == planned[name], f"{where}, {name}"
+            assert listed(plan[name]) == planned[name], f"{where}, {name}"
         for kind, moved in (("direct_pushes", "update_rows"), ("direct_pulls", "pulls")):
             places, peers = plan[kind]["places"].tolist(), plan[kind]["peers"].tolist()
             assert places == sorted(set(places)), f"{where}, {kind}"
@@ -95,7 +96,7 @@ def overflowing(
     capacities = [floor + rng.choice((0, 10, 60)) for _ in range(workers)]
     return (
         ReferenceEngine(capacities, policy, sizes, limit, **options),
-        partial(Engine, capacities, policy, table_sizes=sizes, max_rows=limit, sync=way_of(**options)),
+        partial(native_engine, capacities, policy, table_sizes=sizes, max_rows=limit, **options),
     )
 
 
@@ -131,7 +132,7 @@ def run_both(
     if limits is None and not reference.replicated_room:  # a preview knows nothing of what others are to have
         assert moved.tolist() == (sizes[0] + pushed).tolist()
     for plan, counts in zip(by_worker, plans.table_counts[:, 7].T.tolist(), strict=True):
-        trainers = dict(zip(plan["unique_ids"].tolist(), plan["unique_contributors"].tolist(), strict=True))
+        trainers = dict(zip(plan["unique_ids"].tolist(), listed(plan["unique_contributors"]), strict=True))
         pulled = zip(plan["pulls"]["ids"].tolist(), plan["pulls"]["versions"].tolist(), strict=True)
         stateless = [x for x, version in pulled if trainers[x].bit_count() > 1 or version % 2**30 == 0]
         assert counts == [sum(reference.table(x) == table for x in stateless) for table in range(len(counts))]
@@ -155,14 +156,14 @@ def test_equals_reference(policy: str, workers: int) -> None:
         samples = rng.choice((2, 12))
         floor = samples * fields  # always enough, and small enough that most caches overflow
         reference = ReferenceEngine([floor + rng.choice((0, 1, 10, 60)) for _ in range(workers)], policy)
-        engine = Engine([cache.capacity for cache in reference.caches], policy)
+        engine = native_engine([cache.capacity for cache in reference.caches], policy)
         for batch in random_stream(rng, rng.choice((20, 150, 400)), samples, fields, 50):
             run_both(engine, reference, batch, rng)
             if rng.random() < 0.05:
                 assert_flush(engine, reference)
             if rng.random() < 0.05:
                 snapshot = engine.snapshot()
-                engine = Engine([cache.capacity for cache in reference.caches], policy)
+                engine = native_engine([cache.capacity for cache in reference.caches], policy)
                 engine.restore(snapshot)
         assert_flush(engine, reference)
 
@@ -438,7 +439,7 @@ def assert_replicated_rows_equal_reference(policy: str, workers: int) -> None:
         replication = {"replicated_room": 12, "replicated_by": by, "seed": rng.getrandbits(64)}
         capacities = [room + rng.choice((0, 5)) for _ in range(workers)]
         reference = ReferenceEngine(capacities, *options, **replication)
-        engine = Engine(capacities, policy, table_sizes=sizes, max_rows=limit, sync=way_of(**replication))
+        engine = native_engine(capacities, policy, table_sizes=sizes, max_rows=limit, **replication)
         for batch in random_stream(rng, 150, 12, 3, 130, max(1, len(sizes))):
             before = set(reference.replicated)
             run_both(engine, reference, batch, rng, present=present)
@@ -447,7 +448,7 @@ def assert_replicated_rows_equal_reference(policy: str, workers: int) -> None:
             if rng.random() < 0.1:
                 assert_flush(engine, reference)
                 snapshot = engine.snapshot()
-                engine = Engine(capacities, policy, table_sizes=sizes, max_rows=limit, sync=way_of(**replication))
+                engine = native_engine(capacities, policy, table_sizes=sizes, max_rows=limit, **replication)
                 engine.restore(snapshot)
         assert_flush(engine, reference)
         assert not any(len(plan["rows"]["ids"]) for plan in engine.flush())
@@ -469,7 +470,7 @@ def test_a_snapshot_of_replicated_rows_serves_other_workers() -> None:
     run(engine, batches[:60])
     engine.flush()
     snapshot = engine.snapshot()
-    for way, replicates in ((Replicated(room=20, workers=0b011, seed=1), True), (OnDemand(), False)):
+    for way, replicates in ((Replicated(room=20, workers=[0, 1], seed=1), True), (OnDemand(), False)):
         other = Engine([90] * 3, "lru", sync=way)
         other.restore(snapshot)
         for batch in batches[60:]:
@@ -485,7 +486,7 @@ def test_replicated_rows_that_fill_a_cache_are_refused() -> None:
     with pytest.raises(ValueError, match="leave no room in the smallest cache, which has 9"):
         Engine([20, 9], "lru", sync=Replicated(room=9))
     with pytest.raises(ValueError, match="workers that are not there"):
-        Engine([20, 9], "lru", sync=Replicated(room=8, workers=4))
+        Engine([20, 9], "lru", sync=Replicated(room=8, workers=[2]))
     engine = Engine([4], "lru", sync=Replicated(room=1))
     engine.prepare(np.arange(5, dtype=np.uint64)[:, None])
     with pytest.raises(CacheTooSmall, match="needs 5"):

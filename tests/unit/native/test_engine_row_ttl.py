@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from esd.native.engine import Engine
-from tests.unit.native.engine_pairs import way_of
+from tests.unit.native.engine_pairs import native_engine
 from tests.unit.native.reference_engine import ReferenceEngine
 from tests.unit.native.test_engine_reference import assert_flush, random_stream, run_both
 
@@ -29,9 +29,7 @@ def test_equals_reference(policy: str, way: dict) -> None:
         room = samples * 3 * max(sizes, default=1) + way.get("replicated_room", 0)
         capacities = [room + rng.choice((0, 10, 60)) for _ in range(workers)]
         reference = ReferenceEngine(capacities, policy, sizes, limit, row_ttls=ttls, **way)
-        new_engine = partial(
-            Engine, capacities, policy, table_sizes=sizes, max_rows=limit, row_ttls=ttls, sync=way_of(**way)
-        )
+        new_engine = partial(native_engine, capacities, policy, table_sizes=sizes, max_rows=limit, row_ttls=ttls, **way)
         engine = new_engine()
         for batch in batches:
             came_back += sum(row.version == 1 and row.life > 0 for row in reference.rows.values())

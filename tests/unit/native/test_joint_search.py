@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from esd.native.engine import Engine
+from esd.native.engines import engine_of
 from esd.services.domain.ids import in_table
 from tests.unit.native.engine_pairs import prepare_both
 from tests.unit.native.reference_engine import ReferenceEngine
@@ -42,7 +43,7 @@ def with_history(
     caches = [samples * fields * max(sizes, default=1) + rng.choice((0, 5, 100)) for _ in range(workers)]
     gradients, values = shares
     options = {"table_sizes": sizes, "gradient_shares": gradients, "value_shares": values}
-    engine, reference = (kind(caches, "emark", **options) for kind in (Engine, ReferenceEngine))
+    engine, reference = (kind(caches, "emark", **options) for kind in (engine_of(workers).Engine, ReferenceEngine))
     for t in range(iterations + 1):
         batch = draw_batch(rng, universe, samples if t < iterations else last_samples or samples, fields)
         for number in range(len(sizes)):
@@ -59,7 +60,7 @@ def with_history(
     return engine, reference
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4, 5, 8, 13, 32, 33, 64])
+@pytest.mark.parametrize("workers", [1, 2, 4, 5, 8, 13, 32, 33, 64, 65, 128])
 def test_capacities_are_met_and_the_cost_is_the_objective(workers):
     rng = random.Random(workers)
     for _ in range(12):
@@ -97,7 +98,9 @@ def test_the_cost_is_the_objective_where_rows_and_gradients_differ_in_size(worke
         assert cost <= start
 
 
-@pytest.mark.parametrize(("workers", "samples"), [(2, 30), (3, 30), (8, 30), (9, 30), (20, 90), (33, 150), (64, 300)])
+@pytest.mark.parametrize(
+    ("workers", "samples"), [(2, 30), (3, 30), (8, 30), (9, 30), (20, 90), (33, 150), (64, 300), (80, 300)]
+)
 def test_first_round_is_the_optimum_of_esd(workers, samples):
     rng = random.Random(workers)
     for _ in range(10):
@@ -166,7 +169,7 @@ def test_without_time_left_the_first_round_stands():
         assert cost == start
 
 
-@pytest.mark.parametrize("workers", [4, 20, 64])
+@pytest.mark.parametrize("workers", [4, 20, 64, 80])
 def test_large_link_costs_are_rounded_not_overflown(workers):
     samples = 10 * workers
     engine, reference = with_history(random.Random(3), workers, 60, samples, 4, 10)

@@ -16,8 +16,8 @@ from esd.services.domain.errors import InvalidArgument
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        ({"workers": 0}, "--workers is 0, it must be from 1 to 64"),
-        ({"workers": 65}, "--workers is 65, it must be from 1 to 64"),
+        ({"workers": 0}, "--workers is 0, it must be from 1 to 128"),
+        ({"workers": 129}, "--workers is 129, it must be from 1 to 128"),
         ({"cache_ratio": 1.5}, "--cache-ratio is 1.5, it must be from 0 to 1"),
         ({"weight_decay": -0.1}, "--weight-decay is -0.1, it must be at least 0"),
         ({"clip": float("nan")}, "--clip is nan, it must be at least 0"),

@@ -227,7 +227,7 @@ def test_an_unknown_criterion_is_refused(number: int) -> None:
         (lambda job: setattr(job.tables[0], "dimension", 4097), "dimension is 4097"),
         (lambda job: setattr(job.tables[0], "name", "T/1"), "table name 'T/1'"),
         (lambda job: setattr(job, "workers", 0), "workers is 0"),
-        (lambda job: setattr(job, "workers", 65), "workers is 65"),
+        (lambda job: setattr(job, "workers", 129), "workers is 129"),
         (lambda job: setattr(job, "workers", 2**32 - 1), "workers is 4294967295"),  # without a share for each
         (lambda job: setattr(job.mechanism_options.esd, "criterion", 77), "criterion is 77"),
         (lambda job: setattr(job.mechanism_options.esd, "alpha", float("nan")), "alpha is nan"),

@@ -58,7 +58,7 @@ class SharedHotSamples {
       throw std::invalid_argument(std::to_string(workers) + " workers, there must be 1.." +
                                   std::to_string(kMaxWorkers));
     }
-    return {room, seed, WorkerSet{~std::uint64_t{0} >> (kMaxWorkers - workers)}};
+    return {room, seed, WorkerSet::first_of(workers)};
   }
 
   std::mutex mutex_;

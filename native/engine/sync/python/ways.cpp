@@ -5,8 +5,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
+#include "common/workers.h"
 #include "engine/sync/bounded.h"
 #include "engine/sync/on_demand.h"
 #include "engine/sync/proactive.h"
@@ -18,6 +20,18 @@
 namespace nb = nanobind;
 
 namespace esd {
+namespace {
+
+WorkerSet set_of(const std::vector<unsigned>& workers) {
+  WorkerSet set{};
+  for (const unsigned worker : workers) {
+    if (worker >= kMaxWorkers) throw std::invalid_argument("replicated by workers that are not there");
+    set.add(static_cast<int>(worker));
+  }
+  return set;
+}
+
+}  // namespace
 
 const Way& default_way() {
   static const WayOf<OnDemand> way;
@@ -36,9 +50,12 @@ void bind_ways(nb::module_& module) {
   nb::class_<WayOf<Replicated>, Way>(module, "Replicated")
       .def(
           "__init__",
-          [](WayOf<Replicated>* way, std::uint64_t room, std::uint64_t workers, std::uint64_t seed,
-             std::uint32_t first_iteration) { new (way) WayOf<Replicated>({room, workers, seed, first_iteration}); },
-          nb::kw_only(), nb::arg("room"), nb::arg("workers") = 0, nb::arg("seed") = 0, nb::arg("first_iteration") = 0);
+          [](WayOf<Replicated>* way, std::uint64_t room, const std::vector<unsigned>& workers, std::uint64_t seed,
+             std::uint32_t first_iteration) {
+            new (way) WayOf<Replicated>({room, set_of(workers), seed, first_iteration});
+          },
+          nb::kw_only(), nb::arg("room"), nb::arg("workers") = std::vector<unsigned>(), nb::arg("seed") = 0,
+          nb::arg("first_iteration") = 0);
   nb::class_<WayOf<Bounded>, Way>(module, "Bounded")
       .def(
           "__init__",
