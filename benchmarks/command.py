@@ -271,7 +271,7 @@ def _print_tables(report: Report) -> None:
         row = s.stream, str(s.samples_per_worker), s.links, f"{s.cache_ratio:.0%}", *seconds, best, f"{s.ratio:.3f}"
         others.add_row(*row)
     times = Table("stream", "workers", "k", "mechanism", "CPU, ms", "least", "wall, ms", title="Decision times")
-    for t in report.speed:
+    for t in [*report.speed, *report.growth]:
         cells = f"{t.cpu_ms:.3f}", f"{t.cpu_ms_least:.3f}", f"{t.wall_ms:.3f}"
         times.add_row(t.stream, str(t.workers), str(t.samples), t.mechanism, *cells)
     bars = Table("bar", "measured", "required", "met", title="Bars")

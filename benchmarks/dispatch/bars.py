@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.dispatch.cases import WORKERS, Stream, flights, open_stream, shuffled
 from benchmarks.dispatch.quality import HORIZON, MECHANISMS, Quality, compare_costs, compare_makespans
 from benchmarks.dispatch.settings import STREAMS, Setting, compare_settings, geometric_mean
-from benchmarks.dispatch.speed import Speed, curve, time_decisions
+from benchmarks.dispatch.speed import Speed, curve, growth, time_decisions
 
 HERALD_MS = 29.9  # Herald's released scheduler, k = 1024, 26 ids, one thread, this class of machine
 _COST_LIMITS = {
@@ -20,14 +20,17 @@ _COST_LIMITS = {
 }
 _SETTING_MEAN = 0.85  # joint by the best of the others, unequal links
 _MS_LIMITS = {("joint", 512): 3, ("joint", 1024): 10, ("joint", 8192): 80}
-PARTS = ("costs", "makespans", "settings", "times")
+PARTS = ("costs", "makespans", "settings", "times", "workers")
 _TIMED = 60
 _TIMED_SAMPLES = 400 * 1024  # of synthetic:criteo
 _CURVE_WORKERS = 64
 _CURVE_LARGEST = 65_536
 _CURVE_ITERATIONS = 3
+_GROWTH_WORKERS = (2, 4, 8, 16, 32, 64, 128)
 _GROWTH_SAMPLES = 4096
-_GROWTH_LIMIT = 3  # joint's decision time for _CURVE_WORKERS by that for WORKERS
+_GROWTH_ITERATIONS = 12
+_GROWTH_LIMITED = 64  # workers
+_GROWTH_LIMIT = 3  # joint's decision time for so many workers by its time for WORKERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Report:
     quality: list[Quality] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
     speed: list[Speed] = field(default_factory=list)
+    growth: list[Speed] = field(default_factory=list)
     bars: list[Bar] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -64,6 +68,7 @@ class Report:
             ],
             "ratios": ratios(self.settings),
             "speed": [asdict(result) for result in self.speed],
+            "growth": [asdict(result) for result in self.growth],
             "bars": [asdict(bar) | {"met": bar.met} for bar in self.bars],
         }
 
@@ -102,6 +107,11 @@ def run(
         report.bars += setting_bars(report.settings)
     if "times" in parts:
         _measure_times(report, progress)
+    if "workers" in parts:
+        progress(f"decision times for {_GROWTH_WORKERS[0]} to {_GROWTH_WORKERS[-1]} workers")
+        stream = open_stream("synthetic:criteo", _GROWTH_ITERATIONS * _GROWTH_SAMPLES)
+        report.growth += growth(stream, _GROWTH_WORKERS, samples=_GROWTH_SAMPLES, iterations=_GROWTH_ITERATIONS)
+        report.bars.append(growth_bar(report.growth))
     return report
 
 
@@ -126,10 +136,6 @@ def _measure_times(report: Report, progress: Callable[[str], None]) -> None:
         report.speed += curve(
             many, mechanism, workers=_CURVE_WORKERS, largest=_CURVE_LARGEST, iterations=_CURVE_ITERATIONS
         )
-    report.speed.append(
-        time_decisions(many, "joint", samples=_GROWTH_SAMPLES, iterations=_CURVE_ITERATIONS, workers=WORKERS)
-    )
-    report.bars.append(growth_bar(report.speed))
 
 
 def cost_bars(stream: str, results: Sequence[Quality]) -> Iterator[Bar]:
@@ -207,6 +213,6 @@ def speed_bars(speeds: Sequence[Speed]) -> Iterator[Bar]:
 
 def growth_bar(speeds: Sequence[Speed]) -> Bar:
     """Returns the bar of how `joint`'s decision time grows with the workers, for the same batch."""
-    ms = {s.workers: s.cpu_ms for s in speeds if (s.mechanism, s.samples) == ("joint", _GROWTH_SAMPLES)}
-    name = f"decision ms, joint, k = {_GROWTH_SAMPLES}, {_CURVE_WORKERS} workers / {WORKERS}"
-    return Bar(name, ms[_CURVE_WORKERS] / ms[WORKERS], _GROWTH_LIMIT)
+    ms = {s.workers: s.cpu_ms for s in speeds if s.mechanism == "joint"}
+    name = f"decision ms, joint, k = {_GROWTH_SAMPLES}, {_GROWTH_LIMITED} workers / {WORKERS}"
+    return Bar(name, ms[_GROWTH_LIMITED] / ms[WORKERS], _GROWTH_LIMIT)

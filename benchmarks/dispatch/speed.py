@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.dispatch.cases import Stream, make_planner
@@ -73,6 +74,12 @@ def time_decisions(
         wall_ms=1e3 * statistics.median(wall[warm:]),
         phases_ms={name: 1e3 * statistics.median(p[name] for p in phases[warm:]) for name in phases[0]},
     )
+
+
+def growth(stream: Stream, numbers: Sequence[int], *, samples: int, iterations: int) -> Iterator[Speed]:
+    """Decision times of the same batches for each of these numbers of workers."""
+    for mechanism, workers in itertools.product(("laia", "esd", "joint"), numbers):
+        yield time_decisions(stream, mechanism, samples=samples, iterations=iterations, workers=workers)
 
 
 def curve(stream: Stream, mechanism: str, *, workers: int, largest: int, iterations: int) -> Iterator[Speed]:

@@ -13,7 +13,7 @@ from benchmarks.dispatch.bars import Bar, cost_bars, growth_bar, makespan_bars, 
 from benchmarks.dispatch.cases import Stream, shuffled
 from benchmarks.dispatch.quality import HORIZON, MECHANISMS, compare_costs, compare_makespans
 from benchmarks.dispatch.settings import Setting
-from benchmarks.dispatch.speed import Speed, curve, time_decisions
+from benchmarks.dispatch.speed import Speed, curve, growth, time_decisions
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,9 @@ def test_decision_times_leave_the_warm_up_out(stream):
     assert 0 < speed.cpu_ms_least <= speed.cpu_ms
     assert set(speed.phases_ms) == {"index", "score", "assign", "plan"}
     assert [s.samples for s in curve(stream, "esd", workers=4, largest=1024, iterations=1)] == [1024]
+    grown = list(growth(stream, (2, 128), samples=128, iterations=2))
+    assert [(s.mechanism, s.workers) for s in grown] == [(m, n) for m in ("laia", "esd", "joint") for n in (2, 128)]
+    assert {s.samples for s in grown} == {128}
 
 
 def test_speed_bars_are_of_processor_time():
@@ -72,7 +75,7 @@ def test_growth_compares_the_same_batch_at_many_workers_and_at_few():
     def speed(workers, samples, mechanism, cpu_ms):
         return Speed("s", workers, samples, 26, mechanism, 1, cpu_ms, 0.0, 99.0, {})
 
-    others = [speed(64, 1024, "joint", 9.0), speed(64, 4096, "esd", 8.0), speed(8, 1024, "joint", 7.0)]
+    others = [speed(64, 4096, "esd", 8.0), speed(8, 4096, "esd", 7.0), speed(128, 4096, "joint", 9.0)]
     bar = growth_bar([*others, speed(64, 4096, "joint", 70.0), speed(8, 4096, "joint", 20.0)])
     assert (bar.value, bar.met) == (3.5, False)
 
