@@ -805,12 +805,13 @@ class SampleColumns(_message.Message):
     def __init__(self, features: _Optional[_Iterable[_Union[Feature, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., dense_names: _Optional[_Iterable[str]] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ...) -> None: ...
 
 class Membership(_message.Message):
-    __slots__ = ("epoch", "slot", "workers", "job", "members", "iteration", "peers", "claimant")
+    __slots__ = ("epoch", "slot", "workers", "job", "members", "more_members", "iteration", "peers", "claimant")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    MORE_MEMBERS_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
     CLAIMANT_FIELD_NUMBER: _ClassVar[int]
@@ -819,10 +820,11 @@ class Membership(_message.Message):
     workers: int
     job: JobSpec
     members: int
+    more_members: int
     iteration: int
     peers: _containers.RepeatedScalarFieldContainer[str]
     claimant: bytes
-    def __init__(self, epoch: _Optional[int] = ..., slot: _Optional[int] = ..., workers: _Optional[int] = ..., job: _Optional[_Union[JobSpec, _Mapping]] = ..., members: _Optional[int] = ..., iteration: _Optional[int] = ..., peers: _Optional[_Iterable[str]] = ..., claimant: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., slot: _Optional[int] = ..., workers: _Optional[int] = ..., job: _Optional[_Union[JobSpec, _Mapping]] = ..., members: _Optional[int] = ..., more_members: _Optional[int] = ..., iteration: _Optional[int] = ..., peers: _Optional[_Iterable[str]] = ..., claimant: _Optional[bytes] = ...) -> None: ...
 
 class Reload(_message.Message):
     __slots__ = ("checkpoint", "rows", "outdated", "dense_checksum")

@@ -238,20 +238,22 @@ class TableState(_message.Message):
     def __init__(self, spec: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., rows: _Optional[int] = ..., pending_gradients: _Optional[int] = ..., waiting_pulls: _Optional[int] = ...) -> None: ...
 
 class CutRequest(_message.Message):
-    __slots__ = ("table", "epoch", "checkpoint", "worker", "contributors", "last")
+    __slots__ = ("table", "epoch", "checkpoint", "worker", "contributors", "more_contributors", "last")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    MORE_CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     table: str
     epoch: int
     checkpoint: int
     worker: int
     contributors: int
+    more_contributors: int
     last: bool
-    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., worker: _Optional[int] = ..., contributors: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., checkpoint: _Optional[int] = ..., worker: _Optional[int] = ..., contributors: _Optional[int] = ..., more_contributors: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class CutResponse(_message.Message):
     __slots__ = ("complete",)
@@ -452,11 +454,12 @@ class TrimSamplesResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class SumMember(_message.Message):
-    __slots__ = ("table", "epoch", "worker", "members", "wait_ms", "instance", "resumes")
+    __slots__ = ("table", "epoch", "worker", "members", "more_members", "wait_ms", "instance", "resumes")
     TABLE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    MORE_MEMBERS_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     RESUMES_FIELD_NUMBER: _ClassVar[int]
@@ -464,10 +467,11 @@ class SumMember(_message.Message):
     epoch: int
     worker: int
     members: int
+    more_members: int
     wait_ms: int
     instance: int
     resumes: bool
-    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., worker: _Optional[int] = ..., members: _Optional[int] = ..., wait_ms: _Optional[int] = ..., instance: _Optional[int] = ..., resumes: _Optional[bool] = ...) -> None: ...
+    def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., worker: _Optional[int] = ..., members: _Optional[int] = ..., more_members: _Optional[int] = ..., wait_ms: _Optional[int] = ..., instance: _Optional[int] = ..., resumes: _Optional[bool] = ...) -> None: ...
 
 class SumPiece(_message.Message):
     __slots__ = ("iteration", "number", "start", "length", "type", "values")

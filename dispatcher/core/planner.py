@@ -24,7 +24,7 @@ from esd.native.engines import engine_of
 from esd.services.domain.auto_sum import with_chosen_sum
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
-from esd.services.domain.jobs import MAX_LIVE_WORKERS, JobSpec, scale_workloads
+from esd.services.domain.jobs import JobSpec, scale_workloads
 from esd.services.domain.negatives import SamplesWithLists
 from esd.services.domain.plans import FlushPlan, Reload
 from esd.services.domain.worker_set import WorkerSet
@@ -381,15 +381,9 @@ def check_job(job: JobSpec, cache_rows: Sequence[int] = ()) -> None:
         cache_rows: rows that each worker's cache will hold, [n]; none: that is not known yet.
 
     Raises:
-        InvalidArgument: the mechanism, the cache policy or another name is unknown; replicated rows fill a cache; or
-            the job has more workers than can train.
+        InvalidArgument: the mechanism, the cache policy or another name is unknown; replicated rows fill a cache.
         FailedPrecondition: the job asks for a device or library that this machine lacks.
     """
-    if job.workers > MAX_LIVE_WORKERS:
-        raise InvalidArgument(
-            f"the job has {job.workers} workers, and a job that trains has up to {MAX_LIVE_WORKERS} (--workers); more "
-            "can be simulated (esd simulate)"
-        )
     Planner(job, [1.0] * job.workers, cache_rows or [job.sync.pinned_rows + 1] * job.workers)
 
 

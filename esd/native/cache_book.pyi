@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 # Columns of r rows: ids uint64 [r], slots uint32 [r], versions int64 [r], all C-contiguous.
 Rows = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64]]
 
-# The same, and contributors uint64 [r].
+# The same, and contributors uint64 [r], or uint64 [r, 2] in a job of more than 64 workers.
 Gradients = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint64]]
 
 class Misfit(ValueError):
@@ -23,7 +23,7 @@ class SlotBook:
     Args:
         rows: slots that each table of the job may use, by number. With several tables, the top 8 bits of an id are the
             number of its table.
-        worker: slot of the worker in the job, 0..63.
+        worker: slot of the worker in the job, 0..127.
         keeps_copies: whether a trained copy stays at its version and is partial until its gathered gradients are pushed
             for a later version, which the copy then has; then it is clean, and may be trained or pulled again.
     """

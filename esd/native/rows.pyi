@@ -168,7 +168,8 @@ class RowTable:
 class PartialGradients:
     """Partial gradients of split rows, which wait for the gradients of the row's other contributors.
 
-    Each call is thread-safe. `worker` is a worker's slot in 0..63, and `contributors` holds sets of workers as bits.
+    Each call is thread-safe. `worker` is a worker's slot in 0..127. `contributors` holds sets of workers as bits,
+    uint64 [r], or uint64 [r, 2] with the lower word first.
 
     Attributes:
         memory_bytes: bytes of memory that the pending gradients take.
@@ -194,7 +195,7 @@ class PartialGradients:
         """Drops all pending gradients of these ids."""
 
     def splits(self, ids: Ids) -> tuple[Versions, Ids, Steps]:
-        """Returns target version, contributors and step of each id's pending sum, [r] each; zeros without one."""
+        """Returns target version [r], contributors [r, 2] and step [r] of each id's pending sum; zeros without one."""
 
     def __len__(self) -> int:
         """Returns the number of pending gradients, over all ids."""

@@ -5,9 +5,9 @@ samples of a micro-batch have N ids, sample by sample, and u distinct rows in th
 different. Id i belongs to row `inverse[i]`, uint32 [N], and contributes the gradient `gradients[i]`, float32 [N, D].
 The gradients of one row are added up in the order of the ids.
 
-`contributors`, uint64 [u], holds the workers that train each row, as bits. A row with one bit takes a step of the
-optimizer, with the formulas of services/domain/tables.py. For a row with more bits, the slot's first D floats become
-the sum of its gradients, which the parameter server adds to the sums of the other workers. A row without bits is
+`contributors`, uint64 [u] or [u, 2], holds the workers that train each row, as bits. A row with one bit takes a step
+of the optimizer, with the formulas of services/domain/tables.py. For a row with more bits, the slot's first D floats
+become the sum of its gradients, which the parameter server adds to the sums of the other workers. A row without bits is
 replicated: it stays unchanged, and the sums of such rows go to `shared`, float32 [h, D], in their order.
 
 With `gathered`, float32 [C, D], every row takes a step, even if other workers train it, too, and its gradient is added

@@ -29,6 +29,9 @@ IterationFields = tuple[
 def pack(values: NDArray[Any]) -> bytes:
     """Packs a column: uint64, uint32 or int64 [r], C-contiguous. Raises TypeError for any other."""
 
+def claims(data: bytes, count: int) -> bool:
+    """Returns whether the bytes begin as a packed column with this number of values."""
+
 def unpack_uint64(data: bytes, count: int | None = None) -> NDArray[np.uint64]:
     """Reads a packed column.
 
@@ -118,7 +121,7 @@ def write_frame(
         row_slots: uint32 [r], the row of `rows` for each id; None: they are all the rows, in order.
         gradient_ids: uint64 [g], rows whose partial gradients are pushed.
         targets: int64 [g], versions that the sums will make.
-        contributors: uint64 [g], sets of workers as bits.
+        contributors: uint64 [g], sets of workers as bits, or uint64 [g, 2] with the lower word first.
         steps: uint32 [g], optimizer steps.
         rates: float32 [g], learning rates of these steps.
         gradients: float32 [.., D or more], where the gradients lie: the first D floats of a row.

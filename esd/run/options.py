@@ -29,7 +29,7 @@ from esd.run.workloads import parse_limits, parse_workloads
 from esd.services.domain.dense_sums import parse_dense_sum
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature
-from esd.services.domain.jobs import MAX_WORKERS, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import MAX_HORIZON, OPTIONS, Criterion, LaiaReading
 from esd.services.domain.negatives import Negatives
@@ -37,6 +37,7 @@ from esd.services.domain.schedules import Schedule
 from esd.services.domain.sync import parse_sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.domain.units import parse_size, parse_speed
+from esd.services.domain.worker_set import MAX_WORKERS
 
 DEFAULT_BATCH = 64
 BALANCED = "balanced"
@@ -92,7 +93,7 @@ class RunOptions:
         model: a built-in model, or `package.module:Class`.
         hidden: widths of the model's hidden layers, `256,128`.
         loss: loss of the model.
-        workers: n, 1 to 128; above 64 a job can be simulated, and does not train yet.
+        workers: n, 1 to 128.
         links: speed of every machine's link in bits per second, `500m,50m`, or one speed for all. All that a worker
             sends and receives shares it.
         lan: speed of a second network for the traffic between workers; None: there is none.

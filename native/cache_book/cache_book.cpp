@@ -19,9 +19,14 @@ const char* name_of(SlotState state) {
 
 std::string row_text(const Rows& rows, std::size_t row) { return "id " + std::to_string(rows.ids[row]); }
 
-std::string hexadecimal(std::uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%" PRIx64, value);
+std::string hexadecimal(WideWorkerSet workers) {
+  const auto high = static_cast<std::uint64_t>(workers.bits >> 64), low = static_cast<std::uint64_t>(workers.bits);
+  char text[40];
+  if (high == 0) {
+    std::snprintf(text, sizeof text, "0x%" PRIx64, low);
+  } else {
+    std::snprintf(text, sizeof text, "0x%" PRIx64 "%016" PRIx64, high, low);
+  }
   return text;
 }
 
@@ -179,7 +184,7 @@ void CacheBook::train(const PlanColumns& plan) {
   const Gradients& trained = plan.trained;
   const Rows& rows = trained.rows;
   const std::uint32_t *next = plan.reduced, *const end = next + plan.reduced_count;
-  const std::uint64_t alone = std::uint64_t{1} << worker_;
+  const auto alone = WideWorkerSet::only(static_cast<int>(worker_));
   for (std::size_t i = 0; i < rows.count; ++i) {
     Slot& slot = change(rows, i);
     const bool usable =
@@ -238,7 +243,7 @@ void CacheBook::check_slots(std::initializer_list<const Rows*> lists) {
 }
 
 void CacheBook::check_contributor(const Gradients& gradients, std::size_t row, const char* step) const {
-  if (gradients.contributors[row] >> worker_ & 1) return;
+  if (gradients.contributors[row].contains(static_cast<int>(worker_))) return;
   throw Misfit(std::string(step) + " of " + row_text(gradients.rows, row) + ": contributors " +
                hexadecimal(gradients.contributors[row]) + " do not include this worker (slot " +
                std::to_string(worker_) + ")");

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "common/worker_sets.h"
+
 namespace esd::cache_book {
 
 enum class SlotState : std::uint8_t {
@@ -37,7 +39,7 @@ struct Rows {
 
 struct Gradients {
   Rows rows;
-  const std::uint64_t* contributors;
+  WorkerSets contributors;
 };
 
 // The changes of a plan to the cache, in this order; evictions and updates are pushes.

@@ -23,7 +23,7 @@ namespace esd::cache_book {
 namespace {
 
 using RowArrays = std::tuple<In1<std::uint64_t>, In1<std::uint32_t>, In1<std::int64_t>>;
-using GradientArrays = std::tuple<In1<std::uint64_t>, In1<std::uint32_t>, In1<std::int64_t>, In1<std::uint64_t>>;
+using GradientArrays = std::tuple<In1<std::uint64_t>, In1<std::uint32_t>, In1<std::int64_t>, InSets>;
 
 template <typename Arrays>
 Rows rows_of(const Arrays& arrays) {
@@ -36,13 +36,17 @@ Rows rows_of(const Arrays& arrays) {
 
 Gradients gradients_of(const GradientArrays& arrays) {
   const Rows rows = rows_of(arrays);
-  if (std::get<3>(arrays).size() != rows.count) throw std::invalid_argument("ids and contributors differ in length");
-  return {rows, std::get<3>(arrays).data()};
+  const WorkerSets contributors = sets_of(std::get<3>(arrays));
+  if (contributors.size != rows.count) throw std::invalid_argument("ids and contributors differ in length");
+  return {rows, contributors};
 }
 
 CacheBook make_book(const std::vector<std::size_t>& rows, unsigned worker, bool keeps_copies) {
   if (rows.empty()) throw std::invalid_argument("a cache is of one table at least");
-  if (worker > 63) throw std::invalid_argument("worker is " + std::to_string(worker) + ", it must be in 0..63");
+  if (worker >= kMostWorkers) {
+    throw std::invalid_argument("worker is " + std::to_string(worker) + ", it must be in 0.." +
+                                std::to_string(kMostWorkers - 1));
+  }
   return {rows, worker, keeps_copies};
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/worker_sets.h"
 #include "rows/checks.h"
 #include "rows/exact_pulls.h"
 #include "rows/initial_rows.h"
@@ -125,12 +126,13 @@ class GradientPush {
         gradients_(block.gradients.data),
         worker_(block.worker) {
     const std::size_t n = ids_.size();
-    good_ = are_numbers(block.ids, n) && are_numbers(block.targets, n) && are_numbers(block.contributors, n) &&
-            block.steps.size == 4 * n && block.rates.size == 4 * n &&
-            are_rows(block.gradients, n, facts.initial.dimension) && worker_ < 64 && distinct(ids_) &&
-            versions_between(targets_, 1) && facts.shard.has(ids_);
+    good_ = are_numbers(block.ids, n) && are_numbers(block.targets, n) &&
+            are_numbers(block.contributors, n * sets().words) && block.steps.size == 4 * n &&
+            block.rates.size == 4 * n && are_rows(block.gradients, n, facts.initial.dimension) &&
+            worker_ < kMostWorkers && distinct(ids_) && versions_between(targets_, 1) && facts.shard.has(ids_);
     for (std::size_t i = 0; good_ && i < n; ++i) {
-      good_ = (contributors_[i] >> worker_ & 1) != 0 && steps_[i] >= 1 && std::isfinite(rates_[i]) && rates_[i] >= 0;
+      good_ =
+          sets()[i].contains(static_cast<int>(worker_)) && steps_[i] >= 1 && std::isfinite(rates_[i]) && rates_[i] >= 0;
     }
   }
 
@@ -191,7 +193,11 @@ class GradientPush {
     mutable std::vector<float> sum_;
   };
 
-  PartialGradients::Split split(std::size_t i) const { return {targets_[i], contributors_[i], steps_[i]}; }
+  WorkerSets sets() const {
+    return {contributors_.data(), ids_.size(), contributors_.size() == ids_.size() ? std::size_t{1} : std::size_t{2}};
+  }
+
+  PartialGradients::Split split(std::size_t i) const { return {targets_[i], steps_[i], sets()[i]}; }
 
   // Classifies each gradient, after discarding pending ones of earlier lives and of versions that exist already.
   bool classify(const TableParts& parts, std::vector<Arrival>& arrivals) const {
@@ -216,7 +222,7 @@ class GradientPush {
   const TableFacts& facts_;
   std::vector<std::uint64_t> ids_;
   std::vector<std::int64_t> targets_;
-  std::vector<std::uint64_t> contributors_;
+  std::vector<std::uint64_t> contributors_;  // the words of the sets
   std::vector<std::uint32_t> steps_;
   std::vector<float> rates_;
   const std::uint8_t* gradients_;

@@ -102,29 +102,28 @@ void limit_norms(InOut2<float> rows, std::size_t dimension, double most) {
 struct Gradients {
   In1<std::uint64_t> ids;
   In1<std::int64_t> targets;
-  In1<std::uint64_t> contributors;
+  InSets contributor_words;
   In1<std::uint32_t> steps;
+  WorkerSets contributors = sets_of(contributor_words);
 
   void check() const {
-    require(targets.size() == ids.size() && contributors.size() == ids.size() && steps.size() == ids.size(),
+    require(targets.size() == ids.size() && contributors.size == ids.size() && steps.size() == ids.size(),
             "ids, targets, contributors and steps differ in length");
   }
-  PartialGradients::Split split(std::size_t i) const {
-    return {targets.data()[i], contributors.data()[i], steps.data()[i]};
-  }
+  PartialGradients::Split split(std::size_t i) const { return {targets.data()[i], steps.data()[i], contributors[i]}; }
 };
 
 void require_gradients(const PartialGradients& partials, std::size_t n, const In2<float>& gradients, unsigned worker) {
   require(gradients.shape(0) == n && gradients.shape(1) == partials.dimension(),
           "gradients do not have one row of D floats per id");
-  require(worker < 64, "worker slots are 0..63");
+  require(worker < kMostWorkers, "worker slots are 0..127");
 }
 
 nb::object partials_inspect(const PartialGradients& partials, In1<std::uint64_t> ids, In1<std::int64_t> targets,
-                            In1<std::uint64_t> contributors, In1<std::uint32_t> steps, unsigned worker) {
+                            const InSets& contributors, In1<std::uint32_t> steps, unsigned worker) {
   const Gradients block{ids, targets, contributors, steps};
   block.check();
-  require(worker < 64, "worker slots are 0..63");
+  require(worker < kMostWorkers, "worker slots are 0..127");
   const Buffer<std::uint8_t> arrivals(ids.size());
   {
     const nb::gil_scoped_release release;
@@ -137,7 +136,7 @@ nb::object partials_inspect(const PartialGradients& partials, In1<std::uint64_t>
 }
 
 void partials_add(PartialGradients& partials, In1<std::uint64_t> ids, In1<std::int64_t> targets,
-                  In1<std::uint64_t> contributors, In1<std::uint32_t> steps, In2<float> gradients, unsigned worker) {
+                  const InSets& contributors, In1<std::uint32_t> steps, In2<float> gradients, unsigned worker) {
   const Gradients block{ids, targets, contributors, steps};
   block.check();
   require_gradients(partials, ids.size(), gradients, worker);
@@ -176,7 +175,7 @@ void partials_discard(PartialGradients& partials, In1<std::uint64_t> ids) {
 nb::tuple partials_splits(const PartialGradients& partials, In1<std::uint64_t> ids) {
   const std::size_t n = ids.size();
   const Buffer<std::int64_t> targets(n);
-  const Buffer<std::uint64_t> contributors(n);
+  const Buffer<std::uint64_t> contributors(2 * n);
   const Buffer<std::uint32_t> steps(n);
   {
     const nb::gil_scoped_release release;
@@ -184,11 +183,12 @@ nb::tuple partials_splits(const PartialGradients& partials, In1<std::uint64_t> i
     for (std::size_t i = 0; i < n; ++i) {
       const PartialGradients::Split split = partials.split(ids.data()[i]);
       targets.data[i] = split.target;
-      contributors.data[i] = split.contributors;
+      contributors.data[2 * i] = static_cast<std::uint64_t>(split.contributors.bits);
+      contributors.data[2 * i + 1] = static_cast<std::uint64_t>(split.contributors.bits >> 64);
       steps.data[i] = static_cast<std::uint32_t>(split.step);
     }
   }
-  return nb::make_tuple(targets.array(n), contributors.array(n), steps.array(n));
+  return nb::make_tuple(targets.array(n), contributors.array(n, 2), steps.array(n));
 }
 
 // A getter of PartialGradients that holds its lock.

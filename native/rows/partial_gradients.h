@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/worker_sets.h"
+
 namespace esd::rows {
 
 // The effect of one worker's gradient on the pending gradients.
@@ -25,9 +27,9 @@ class PartialGradients {
  public:
   // The properties on which all contributors of a split row agree.
   struct Split {
-    std::int64_t target;         // the version that the sum makes
-    std::uint64_t contributors;  // the workers, bit j being worker j
-    std::int64_t step;           // the optimizer step
+    std::int64_t target;  // the version that the sum makes
+    std::int64_t step;    // the optimizer step
+    WideWorkerSet contributors;
 
     bool operator==(const Split& other) const {
       return target == other.target && contributors == other.contributors && step == other.step;
@@ -40,12 +42,12 @@ class PartialGradients {
 
   // Returns the effect that the worker's gradient would have; changes nothing.
   Arrival inspect(std::uint64_t id, const Split& split, unsigned worker) const {
-    const std::uint64_t self = std::uint64_t{1} << worker;
+    const auto self = WideWorkerSet::only(static_cast<int>(worker));
     const auto found = pending_.find(id);
     if (found == pending_.end()) return split.contributors == self ? Arrival::kCompletes : Arrival::kWaits;
     const Pending& pending = found->second;
     if (!(pending.split == split)) return Arrival::kConflict;
-    if (pending.arrived & self) return Arrival::kRepeated;
+    if (!(pending.arrived & self).empty()) return Arrival::kRepeated;
     return (pending.arrived | self) == split.contributors ? Arrival::kCompletes : Arrival::kWaits;
   }
 
@@ -53,11 +55,11 @@ class PartialGradients {
   void add(std::uint64_t id, const Split& split, unsigned worker, const float* gradient) {
     std::unique_ptr<float[]> copy(new float[dimension_]);
     std::copy_n(gradient, dimension_, copy.get());
-    Pending& pending = pending_.try_emplace(id, Pending{split, 0, {}}).first->second;
+    Pending& pending = pending_.try_emplace(id, Pending{split, {}, {}}).first->second;
     const auto next = std::find_if(pending.parts.begin(), pending.parts.end(),
                                    [worker](const Part& part) { return part.worker > worker; });
     pending.parts.insert(next, Part{worker, std::move(copy)});
-    pending.arrived |= std::uint64_t{1} << worker;
+    pending.arrived.add(static_cast<int>(worker));
     ++gradients_;
   }
 
@@ -97,7 +99,7 @@ class PartialGradients {
   // The split of the row's pending gradients; zeros if none is pending.
   Split split(std::uint64_t id) const {
     const auto found = pending_.find(id);
-    return found == pending_.end() ? Split{0, 0, 0} : found->second.split;
+    return found == pending_.end() ? Split{0, 0, {}} : found->second.split;
   }
 
   // The number of pending gradients, over all rows.
@@ -118,7 +120,7 @@ class PartialGradients {
 
   struct Pending {
     Split split;
-    std::uint64_t arrived;
+    WideWorkerSet arrived;
     std::vector<Part> parts;  // ascending by worker
   };
 

@@ -10,19 +10,20 @@
 #include <vector>
 
 #include "common/hot.h"
+#include "common/worker_sets.h"
 
 namespace esd::training {
 
 // The distinct rows of a micro-batch, and the gradients that its samples give them.
 struct Trained {
-  const std::uint32_t* slots;         // [u], of each distinct row
-  const std::uint64_t* contributors;  // [u], the workers that train it, as bits; 0: it is replicated
-  std::size_t rows;                   // u
-  const std::uint32_t* inverse;       // [lookups], the row of each id, sample by sample
-  const float* gradients;             // [lookups, D]
-  std::size_t lookups;                // N
-  std::size_t dimension;              // D
-  float* shared;                      // [h, D], for the gradients of the replicated rows
+  const std::uint32_t* slots;    // [u], of each distinct row
+  WorkerSets contributors;       // [u], the workers that train it; none: it is replicated
+  std::size_t rows;              // u
+  const std::uint32_t* inverse;  // [lookups], the row of each id, sample by sample
+  const float* gradients;        // [lookups, D]
+  std::size_t lookups;           // N
+  std::size_t dimension;         // D
+  float* shared;                 // [h, D], for the gradients of the replicated rows
 };
 
 inline bool within(const std::uint32_t* values, std::size_t n, std::size_t limit) {
@@ -65,13 +66,13 @@ void train_cached(float* cache, std::size_t width, const Trained& trained, const
   for (std::size_t i = 0; i < trained.rows; ++i) {
     float* row = cache + trained.slots[i] * width;
     const float* sum = sums.data() + i * d;
-    const std::uint64_t workers = trained.contributors[i];
-    if (workers == 0) {
+    const WideWorkerSet workers = trained.contributors[i];
+    if (workers.empty()) {
       shared = std::copy_n(sum, d, shared);
-    } else if ((workers & (workers - 1)) == 0) {
-      update(row, sum);
-    } else {
+    } else if (workers.several()) {
       std::copy_n(sum, d, row);
+    } else {
+      update(row, sum);
     }
   }
 }

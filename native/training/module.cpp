@@ -3,7 +3,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,19 +21,20 @@ using Cache = InOut2<float>;
 using Gathered = std::optional<InOut2<float>>;
 
 Trained checked(const Cache& cache, std::size_t floats_per_value, std::size_t more, const In1<std::uint32_t>& slots,
-                const In1<std::uint64_t>& contributors, const In1<std::uint32_t>& inverse, const In2<float>& gradients,
+                const InSets& contributors, const In1<std::uint32_t>& inverse, const In2<float>& gradients,
                 const InOut2<float>& shared) {
-  require(contributors.size() == slots.size(), "slots and contributors differ in length");
+  const WorkerSets trainers = sets_of(contributors);
+  require(trainers.size == slots.size(), "slots and contributors differ in length");
   require(gradients.shape(0) == inverse.size(), "there is not one gradient per id");
   require(cache.shape(1) == floats_per_value * gradients.shape(1) + more, "the slots have not this optimizer's width");
   require(within(slots.data(), slots.size(), cache.shape(0)), "a slot is beyond the cache");
   require(within(inverse.data(), inverse.size(), slots.size()), "a sample uses a row that is not among the distinct");
-  const auto replicated = std::count(contributors.data(), contributors.data() + contributors.size(), std::uint64_t{0});
-  require(shared.shape(0) == static_cast<std::size_t>(replicated),
-          "there is not one shared gradient per replicated row");
+  std::size_t replicated = 0;
+  for (std::size_t i = 0; i < trainers.size; ++i) replicated += trainers[i].empty();
+  require(shared.shape(0) == replicated, "there is not one shared gradient per replicated row");
   require(shared.shape(1) == gradients.shape(1), "shared gradients have another dimension");
-  return {slots.data(),     contributors.data(), slots.size(),       inverse.data(),
-          gradients.data(), inverse.size(),      gradients.shape(1), shared.data()};
+  return {slots.data(),     trainers,       slots.size(),       inverse.data(),
+          gradients.data(), inverse.size(), gradients.shape(1), shared.data()};
 }
 
 // Trains rows with `update` and limits their norms; with gathered gradients, as rows of which each worker has its own
@@ -58,14 +58,14 @@ void train(const Cache& cache, const Gathered& gathered, const Trained& trained,
   }
 }
 
-void sgd(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
+void sgd(Cache cache, In1<std::uint32_t> slots, const InSets& contributors, In1<std::uint32_t> inverse,
          In2<float> gradients, InOut2<float> shared, float rate, const Gathered& gathered, double max_norm) {
   const Trained trained = checked(cache, 1, 0, slots, contributors, inverse, gradients, shared);
   train(cache, gathered, trained, max_norm,
         [&](float* row, const float* gradient) { rows::sgd(row, gradient, 1, trained.dimension, rate); });
 }
 
-void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
+void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, const InSets& contributors, In1<std::uint32_t> inverse,
                      In2<float> gradients, InOut2<float> shared, float rate, float epsilon, const Gathered& gathered,
                      double max_norm) {
   const Trained trained = checked(cache, 1, 1, slots, contributors, inverse, gradients, shared);
@@ -74,7 +74,7 @@ void rowwise_adagrad(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> c
   });
 }
 
-void adam(Cache cache, In1<std::uint32_t> slots, In1<std::uint64_t> contributors, In1<std::uint32_t> inverse,
+void adam(Cache cache, In1<std::uint32_t> slots, const InSets& contributors, In1<std::uint32_t> inverse,
           In2<float> gradients, InOut2<float> shared, std::int64_t step, double rate, double epsilon, double beta1,
           double beta2, const Gathered& gathered, double max_norm) {
   const Trained trained = checked(cache, 3, 0, slots, contributors, inverse, gradients, shared);

@@ -38,12 +38,13 @@ GatheredFloats gathered(const In2<float>& table, const Slots& slots, std::size_t
 nb::tuple write_frame(std::uint64_t sequence, std::string_view table, std::uint64_t epoch, std::uint32_t wait_ms,
                       std::uint64_t iteration, In1<std::uint64_t> row_ids, In1<std::int64_t> row_versions,
                       In2<float> rows, Slots row_slots, In1<std::uint64_t> gradient_ids, In1<std::int64_t> targets,
-                      In1<std::uint64_t> contributors, In1<std::uint32_t> steps, In1<float> rates, In2<float> gradients,
+                      const InSets& contributors, In1<std::uint32_t> steps, In1<float> rates, In2<float> gradients,
                       Slots gradient_slots, std::size_t dimension, unsigned worker, In1<std::uint64_t> pull_ids,
                       In1<std::int64_t> pull_versions, std::size_t stateless) {
   const std::size_t n = gradient_ids.size();
   require(row_versions.size() == row_ids.size(), "row_ids and row_versions differ in length");
-  require(targets.size() == n && contributors.size() == n && steps.size() == n && rates.size() == n,
+  const WorkerSets sets = sets_of(contributors);
+  require(targets.size() == n && sets.size == n && steps.size() == n && rates.size() == n,
           "gradient_ids, targets, contributors, steps and rates differ in length");
   require(pull_versions.size() == pull_ids.size(), "pull_ids and pull_versions differ in length");
   require(stateless <= pull_ids.size(), "more rows are pulled without their state than there are");
@@ -54,7 +55,7 @@ nb::tuple write_frame(std::uint64_t sequence, std::string_view table, std::uint6
       wait_ms,
       iteration,
       {row_ids.size(), row_ids.data(), row_versions.data(), gathered(rows, row_slots, row_ids.size(), rows.shape(1))},
-      {n, gradient_ids.data(), targets.data(), contributors.data(), steps.data(), rates.data(),
+      {n, gradient_ids.data(), targets.data(), sets, steps.data(), rates.data(),
        gathered(gradients, gradient_slots, n, dimension), worker},
       {pull_ids.size(), pull_ids.data(), pull_versions.data(), stateless},
   };

@@ -12,6 +12,7 @@
 #include "common/arrays.h"
 #include "common/to_numpy.h"
 #include "wire/module.h"
+#include "wire/packed_column.h"
 #include "wire/placed_rows.h"
 #include "wire/plan_reader.h"
 
@@ -50,9 +51,15 @@ nb::object rows_to(RowColumns&& rows) {
                         to_numpy(std::move(rows.versions)), rows.early);
 }
 
+// Sets of workers: uint64 [r], or uint64 [r, 2].
+nb::object sets_to(SetColumn&& column) {
+  if (column.sets().words == 1) return to_numpy(std::move(column.words)).cast();
+  return to_numpy(std::move(column.words), column.rows, 2).cast();
+}
+
 nb::object gradients_to(GradientColumns&& gradients) {
   if (gradients.rows.ids.empty()) return nb::none();
-  return nb::make_tuple(rows_to(std::move(gradients.rows)), to_numpy(std::move(gradients.contributors)),
+  return nb::make_tuple(rows_to(std::move(gradients.rows)), sets_to(std::move(gradients.contributors)),
                         to_numpy(std::move(gradients.steps)));
 }
 
@@ -77,7 +84,7 @@ nb::dict plan_to(ReadPlan&& plan) {
   columns["unique_ids"] = to_numpy(std::move(plan.unique.ids));
   columns["unique_slots"] = to_numpy(std::move(plan.unique.slots));
   columns["unique_versions"] = to_numpy(std::move(plan.unique.versions));
-  columns["unique_contributors"] = to_numpy(std::move(plan.unique_contributors));
+  columns["unique_contributors"] = sets_to(std::move(plan.unique_contributors));
   columns["inverse"] = to_numpy(std::move(plan.inverse));
   columns["dense"] = to_numpy(std::move(plan.dense), m, plan.dense_features);
   columns["labels"] = to_numpy(std::move(plan.labels), m, plan.labels_per_sample);
@@ -112,6 +119,16 @@ nb::object plans_of(const nb::bytes& data, std::uint64_t features, std::uint64_t
 }  // namespace
 
 void bind_plans(nb::module_& m) {
+  m.def(
+      "claims",
+      [](const nb::bytes& data, std::uint64_t count) {
+        try {
+          return UnpackedColumn(static_cast<const std::uint8_t*>(data.data()), data.size()).count() == count;
+        } catch (const std::invalid_argument&) {
+          return false;
+        }
+      },
+      "data"_a, "count"_a);
   m.def("read_plans", &plans_of, "data"_a, "features"_a, "length"_a, "ids"_a, "workers"_a);
   m.def("place", &place, "places"_a, "trained"_a, "others"_a);
 }

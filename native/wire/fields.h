@@ -87,6 +87,12 @@ class Fields {
     return raw.column<T>();
   }
 
+  // How many values a packed column claims to have, without a check.
+  std::size_t claimed(std::uint32_t number) const {
+    const Bytes packed = bytes(number);
+    return UnpackedColumn(packed.data, packed.size).count();
+  }
+
   // The values of a packed column, `count` of them if that is given.
   template <typename T>
   std::vector<T> column(std::uint32_t number, std::optional<std::size_t> count = std::nullopt) const {

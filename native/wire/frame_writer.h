@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "common/worker_sets.h"
 #include "wire/protobuf.h"
 
 namespace esd::wire {
@@ -50,23 +51,24 @@ struct GradientsToPush {
   std::size_t n;
   const std::uint64_t* ids;
   const std::int64_t* targets;
-  const std::uint64_t* contributors;
+  WorkerSets contributors;
   const std::uint32_t* steps;
   const float* rates;
   GatheredFloats floats;
   unsigned worker;
 
   std::size_t size() const {
-    return 3 * bytes_field_size(8 * n) + 2 * bytes_field_size(4 * n) +
+    return 2 * bytes_field_size(8 * n) + bytes_field_size(8 * n * contributors.words) + 2 * bytes_field_size(4 * n) +
            bytes_field_size(n * floats.width * sizeof(float)) + varint_field_size(worker);
   }
 
   void write(Writer& writer) const {
-    const void* const columns[] = {ids, targets, contributors};
-    for (std::uint32_t i = 0; i < 3; ++i) {
-      writer.bytes_field(1 + i, 8 * n);
-      writer.bytes(columns[i], 8 * n);
-    }
+    writer.bytes_field(1, 8 * n);
+    writer.bytes(ids, 8 * n);
+    writer.bytes_field(2, 8 * n);
+    writer.bytes(targets, 8 * n);
+    writer.bytes_field(3, 8 * n * contributors.words);
+    writer.bytes(contributors.data, 8 * n * contributors.words);
     writer.bytes_field(4, 4 * n);
     writer.bytes(steps, 4 * n);
     writer.bytes_field(5, n * floats.width * sizeof(float));

@@ -21,8 +21,14 @@ void expect_ascending(const std::vector<std::uint32_t>& values) {
   expect(std::adjacent_find(values.begin(), values.end(), std::greater_equal<>()) == values.end());
 }
 
-void expect_contributors(const std::vector<std::uint64_t>& contributors) {
-  expect(std::find(contributors.begin(), contributors.end(), 0) == contributors.end());
+// The set of workers of each row, none of them empty.
+template <std::size_t kFields>
+SetColumn read_sets(const Fields<kFields>& fields, std::uint32_t number, std::size_t rows) {
+  const std::size_t words = fields.claimed(number) == rows ? 1 : 2;
+  SetColumn column{fields.template column<std::uint64_t>(number, words * rows), rows};
+  const WorkerSets sets = column.sets();
+  for (std::size_t i = 0; i < rows; ++i) expect(!sets[i].empty());
+  return column;
 }
 
 RowSpan span_of(const RowColumns& rows) {
@@ -57,9 +63,8 @@ RowColumns read_rows(Bytes message, const RowColumns& trained) {
 GradientColumns read_gradients(Bytes message, const RowColumns& trained) {
   const Fields<4> fields(message);
   GradientColumns gradients{read_rows(fields.bytes(1), trained), {}, {}};
-  gradients.contributors = fields.column<std::uint64_t>(2, gradients.rows.ids.size());
+  gradients.contributors = read_sets(fields, 2, gradients.rows.ids.size());
   gradients.steps = fields.column<std::int64_t>(3, gradients.rows.ids.size());
-  expect_contributors(gradients.contributors);
   return gradients;
 }
 
@@ -120,15 +125,12 @@ void read_unique(const PlanFields& fields, ReadPlan& plan) {
   unique.ids = read_ids(fields, 14, 15);
   unique.slots = fields.column<std::uint32_t>(16, unique.ids.size());
   unique.versions = fields.column<std::int64_t>(17, unique.ids.size());
-  plan.unique_contributors = fields.column<std::uint64_t>(18, unique.ids.size());
-  expect_contributors(plan.unique_contributors);
+  plan.unique_contributors = read_sets(fields, 18, unique.ids.size());
   plan.reduced = fields.column<std::uint32_t>(29);
   expect_below(plan.reduced, unique.ids.size());
   expect_ascending(plan.reduced);
-  for (const std::uint32_t place : plan.reduced) {
-    const std::uint64_t owners = plan.unique_contributors[place];
-    expect((owners & (owners - 1)) == 0);
-  }
+  const WorkerSets owners = plan.unique_contributors.sets();
+  for (const std::uint32_t place : plan.reduced) expect(!owners[place].several());
 }
 
 ReadPlan read_plan(Bytes message, const PlanLimits& limits) {

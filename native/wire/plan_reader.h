@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/worker_sets.h"
 #include "wire/fields.h"
 
 namespace esd::wire {
@@ -23,9 +24,17 @@ struct RowColumns {
   std::uint64_t early = 0;
 };
 
+// Sets of workers, in one word each, or in two.
+struct SetColumn {
+  std::vector<std::uint64_t> words;
+  std::size_t rows = 0;
+
+  WorkerSets sets() const { return {words.data(), rows, words.size() == rows ? std::size_t{1} : std::size_t{2}}; }
+};
+
 struct GradientColumns {
   RowColumns rows;
-  std::vector<std::uint64_t> contributors;
+  SetColumn contributors;
   std::vector<std::int64_t> steps;
 };
 
@@ -42,7 +51,8 @@ struct ReadPlan {
   DirectColumns direct_pushes, direct_pulls;
   std::size_t samples = 0, fields = 0, dense_features = 0, labels_per_sample = 0, lists = 0;
   RowColumns unique;
-  std::vector<std::uint64_t> unique_contributors, forgotten, groups, initial_ids;
+  SetColumn unique_contributors;
+  std::vector<std::uint64_t> forgotten, groups, initial_ids;
   std::vector<std::uint32_t> positions, inverse, reduced;
   std::vector<std::uint32_t> lengths;
   std::vector<float> dense, labels, weights;

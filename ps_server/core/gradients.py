@@ -13,6 +13,7 @@ from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.domain.versions import at_birth
+from esd.services.domain.worker_set import set_at
 
 
 class Arrival(IntEnum):
@@ -122,9 +123,9 @@ def apply_optimizer(
 
 
 def _disagreement(store: TableStore, block: GradientBlock, at: int) -> str:
-    target, contributors, step = (int(column[0]) for column in store.partials.splits(block.ids[at : at + 1]))
+    splits = store.partials.splits(block.ids[at : at + 1])
     return (
         f"gradient of worker {block.worker} for row {block.ids[at]} (version {block.targets[at]}, contributors "
-        f"{int(block.contributors[at]):#x}, step {block.steps[at]}) disagrees with the pending ones "
-        f"(version {target}, contributors {contributors:#x}, step {step})"
+        f"{set_at(block.contributors, at)}, step {block.steps[at]}) disagrees with the pending ones "
+        f"(version {splits.targets[0]}, contributors {set_at(splits.contributors, 0)}, step {splits.steps[0]})"
     )

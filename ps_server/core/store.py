@@ -76,7 +76,7 @@ class Splits(NamedTuple):
 
     Attributes:
         targets: int64 [r], the version that the sum will make; 0 where no gradient is pending.
-        contributors: uint64 [r], mask of worker slots.
+        contributors: uint64 [r, 2], the sets of workers, the lower word first.
         steps: uint32 [r], optimizer step.
     """
 

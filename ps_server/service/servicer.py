@@ -24,6 +24,7 @@ from esd.ps_server.service.waiting import BYTES_PER_PULLED_ID, WaitingPulls
 from esd.services.domain.claimants import check_claimant
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied, StaleEpoch
 from esd.services.domain.parts import PIECE_BYTES
+from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.byte_budget import ByteBudget
 from esd.services.runtime.caller import present_caller
 from esd.services.runtime.roles import DENSE_PART, PARTS_OF_WORKERS, Role
@@ -165,7 +166,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             request.epoch,
             request.checkpoint,
             request.worker,
-            request.contributors,
+            WorkerSet.of_words((request.contributors, request.more_contributors)).mask,
         )
         return ps_pb2.CutResponse(complete=complete)
 

@@ -109,7 +109,8 @@ class CheckpointClient:
             epoch=epoch,
             checkpoint=checkpoint,
             worker=worker,
-            contributors=contributors.mask,
+            contributors=contributors.words[0],
+            more_contributors=contributors.words[1],
             last=last,
         )
         with domain_errors():

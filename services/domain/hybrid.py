@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.jobs import MAX_WORKERS
 from esd.services.domain.mechanisms import Criterion, check_choice
+from esd.services.domain.worker_set import MAX_WORKERS
 
 Costs = NDArray[np.float32] | NDArray[np.float64] | NDArray[np.int32]
 

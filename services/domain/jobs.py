@@ -20,9 +20,8 @@ from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import CONSTANT, Schedule
 from esd.services.domain.sync import ON_DEMAND, Sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.domain.worker_set import MAX_WORKERS
 
-MAX_WORKERS = 128  # worker sets have one or two words (native/common/workers.h)
-MAX_LIVE_WORKERS = 64  # of a job that trains: its messages and parameter servers have sets of one word
 MAX_LAYERS = 64  # of the MLP; with MAX_WIDTH it bounds what a worker is asked to build before it has seen a sample
 MAX_WIDTH = 16384
 MAX_LABELS = 64
@@ -94,7 +93,7 @@ class DispatchOptions:
     anew.
 
     Attributes:
-        workers: n, 1..128; a job that trains has up to 64, larger ones are simulated.
+        workers: n, 1..128.
         workloads: m_j, samples of each worker per iteration; they sum to the batch size.
         mechanism: name of the dispatch mechanism.
         mechanism_options: options of that mechanism; None: their defaults, or the mechanism has none.

@@ -5,6 +5,7 @@ Rows and gradients stay where they lie, such as in a worker's cache, until the m
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import TableSpec
 
 _ID_BYTES = 16  # of an id and its version, in addition to a row and in a pull
-_SPLIT_BYTES = 32  # in addition to a gradient: an id, a version, contributors and the step
+_SPLIT_BYTES = 24  # in addition to a gradient and its contributors: an id, a version, the step and its rate
 _PULLS_WAIT_FOR = 8  # pulls travel with pushes of at most this part of the longest message
 
 
@@ -106,7 +107,8 @@ class Parcel:
         A piece has at least one row. Pulls come first, and alone if the pushes would occupy the link for long, so that
         the pulled rows travel back while the pushes travel there.
         """
-        row, gradient = spec.row_bytes + _ID_BYTES, 4 * spec.dimension + _SPLIT_BYTES
+        row = spec.row_bytes + _ID_BYTES
+        gradient = 4 * spec.dimension + _SPLIT_BYTES + 8 * math.prod(self.gradients.contributors.shape[1:])
         pushed = row * len(self.rows) + gradient * len(self.gradients)
         asked = _ID_BYTES * len(self.pulls)
         alone = pushed > size // _PULLS_WAIT_FOR

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from esd.services.domain.ids import parts_of_tables, table_of
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.versions import continues, trainings
-from esd.services.domain.worker_set import WorkerSet, several
+from esd.services.domain.worker_set import WorkerSet, empty, several
 
 Column = TypeVar("Column", bound=np.generic)
 
@@ -85,7 +85,8 @@ class GradientTransfers:
 
     Attributes:
         rows: the rows of the gradients, with the version that each sum will make.
-        contributors: uint64 [r], bit w is set when worker slot w contributes.
+        contributors: uint64 [r], bit w is set when worker slot w contributes; in a job of more than 64 workers
+            uint64 [r, 2], the lower word first.
         steps: int64 [r], the optimizer step (iteration + 1) that produced each gradient.
 
     Example:
@@ -111,6 +112,8 @@ class GradientTransfers:
         """Returns these gradients and others as one list, the early gradients of both first."""
         if not len(others):
             return self
+        if not len(self):
+            return others
         ours, theirs = self.rows.early, others.rows.early
         return type(self)(
             self.rows.joined(others.rows),
@@ -202,7 +205,7 @@ class UsedRows:
 
     Attributes:
         slots: uint32 [u], in the cache of the table.
-        contributors: uint64 [u], the workers that train each row; 0 for a replicated row.
+        contributors: uint64 [u] or [u, 2], the workers that train each row; 0 for a replicated row.
         inverse: uint32 [N], for each of the samples' ids in this table the index of its row. With initial rows it has
             the ids that are trained, alone.
         initial: the other ids; None: there are none.
@@ -215,7 +218,7 @@ class UsedRows:
 
     def reduced(self) -> NDArray[np.uint32]:
         """Returns the slots of the replicated rows, uint32 [h]."""
-        slots: NDArray[np.uint32] = self.slots[self.contributors == 0]
+        slots: NDArray[np.uint32] = self.slots[empty(self.contributors)]
         return slots
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.tables import TableSpec
 from esd.services.domain.versions import MAX_VERSION, trainings
+from esd.services.domain.worker_set import MAX_WORKERS, absent, set_at
 
 Part = slice | NDArray[np.bool_] | NDArray[np.integer]
 
@@ -63,11 +64,12 @@ class GradientBlock:
     Attributes:
         ids: uint64 [r], distinct.
         targets: int64 [r], the version that the sum of all contributions will make.
-        contributors: uint64 [r], bit w is set when worker slot w contributes.
+        contributors: uint64 [r], bit w is set when worker slot w contributes; in a job of more than 64 workers
+            uint64 [r, 2], the lower word first.
         steps: uint32 [r], optimizer step (iteration + 1) that produced the gradient.
         rates: float32 [r], learning rate of that step.
         gradients: float32 [r, D]; float32 [.., D or more] with `slots`, a gradient being the first D floats.
-        worker: slot of the sender, 0..63.
+        worker: slot of the sender, 0..127.
         slots: uint32 [r], the place of each gradient in `gradients`; None: in order, as for `RowBlock`.
     """
 
@@ -108,13 +110,13 @@ class GradientBlock:
         check_distinct(self.ids)
         check_versions(self.ids, self.targets, lowest=1)
         _check_floats(self.ids, self.gradients, spec.dimension, f"gradients of table {spec.name!r}")
-        if not 0 <= self.worker < 64:
-            raise InvalidArgument(f"worker is {self.worker}, slots are 0..63")
-        absent = (self.contributors >> np.uint64(self.worker)) & np.uint64(1) == 0
-        if absent.any():
-            at = int(np.argmax(absent))
-            mask = int(self.contributors[at])
-            raise InvalidArgument(f"worker {self.worker} is not among the contributors {mask:#x} of row {self.ids[at]}")
+        if not 0 <= self.worker < MAX_WORKERS:
+            raise InvalidArgument(f"worker is {self.worker}, slots are 0..{MAX_WORKERS - 1}")
+        missing = absent(self.contributors, self.worker)
+        if missing.any():
+            at = int(np.argmax(missing))
+            workers = set_at(self.contributors, at)
+            raise InvalidArgument(f"worker {self.worker} is not among the contributors {workers} of row {self.ids[at]}")
         if len(self) and self.steps.min() < 1:
             at = int(np.argmin(self.steps))
             raise InvalidArgument(f"step of row {self.ids[at]} is {self.steps[at]}, optimizer steps count from 1")

@@ -14,7 +14,7 @@ MAX_DIMENSION = 4096
 MAX_ROW_TTL = 2**28 - 1  # iterations: more than a job can have
 MAX_ADMIT_AFTER = 255  # iterations: what a cell of 8 bits of the admission's sketch counts
 ROW_KEY_BYTES = 16  # sent with a row: its id and its version, eight bytes each
-GRADIENT_KEY_BYTES = 32  # sent with a partial gradient: also the contributors and the step
+GRADIENT_KEY_BYTES = 32  # sent with a partial gradient: also the contributors of up to 64 workers, step and rate
 _NAME = re.compile(r"[a-z0-9_-]{1,64}(~[a-z0-9_-]{1,64})?")
 
 

@@ -2,7 +2,7 @@
 
 Rules, held by a test: the prefix is `esd_` (`grpc_server_` for the metrics of every service), units are base units,
 counters end in `_total`, labels are few and bounded: names of tables, operations, phases, mechanisms, solvers, methods
-and codes, features and labels of a job (at most 64 labels), and worker slots (at most 64). A HELP text explains the
+and codes, features and labels of a job (at most 64 labels), and worker slots (at most 128). A HELP text explains the
 number and advises what to do about a bad one. A service shows only the metrics that it feeds (metrics_page.py).
 """
 

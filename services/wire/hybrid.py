@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from esd.protos import dispatcher_pb2 as pb
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.hybrid import HybridProblem, HybridResult
-from esd.services.domain.jobs import MAX_WORKERS
+from esd.services.domain.worker_set import MAX_WORKERS
 from esd.services.wire.arrays import decode_array, decode_column, encode_array
 from esd.services.wire.jobs import CRITERIA
 

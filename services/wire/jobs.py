@@ -17,13 +17,14 @@ from esd.protos import common_pb2, dispatcher_pb2
 from esd.services.domain.columns import SampleColumns
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, Pooling
-from esd.services.domain.jobs import MAX_WORKERS, JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
+from esd.services.domain.jobs import JobSpec, ModelSpec, RowLimitPolicy, equal_workloads
 from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import OPTIONS, Criterion, LaiaReading, MechanismOptions
 from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import CONSTANT, Decay, Schedule
 from esd.services.domain.sync import WAYS, Sync
 from esd.services.domain.tables import TableSpec
+from esd.services.domain.worker_set import MAX_WORKERS
 from esd.services.wire.dense_sums import decode_dense_sum, encode_dense_sum
 from esd.services.wire.enums import EnumCodec
 from esd.services.wire.tables import decode_optimizer, decode_table, encode_optimizer, encode_table

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.native.wire import pack, place, read_plans, unpack_int64, unpack_uint32, unpack_uint64
+from esd.native.wire import claims, pack, place, read_plans, unpack_int64, unpack_uint32, unpack_uint64
 from esd.protos import dispatcher_pb2
 from esd.services.domain.claimants import check_claimant
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_FEATURES, MAX_LENGTH
-from esd.services.domain.jobs import MAX_LIVE_WORKERS
 from esd.services.domain.negatives import without_lists
 from esd.services.domain.plans import (
     NO_DIRECT_ROWS,
@@ -30,7 +29,7 @@ from esd.services.domain.plans import (
     Reload,
     Transfers,
 )
-from esd.services.domain.worker_set import WorkerSet
+from esd.services.domain.worker_set import MAX_WORKERS, WorkerSet, empty, several
 from esd.services.wire.arrays import decode_array
 from esd.services.wire.jobs import decode_job, encode_job
 
@@ -84,7 +83,7 @@ def decode_iteration_plans(data: bytes) -> tuple[list[IterationPlan], bytes] | N
         The plans, and the message without them. None if a plan is unusual: the caller then uses `decode_plan_messages`,
         which decodes every valid plan and raises the error of an invalid one.
     """
-    read = read_plans(data, MAX_FEATURES, MAX_LENGTH, _MOST_IDS, MAX_LIVE_WORKERS)
+    read = read_plans(data, MAX_FEATURES, MAX_LENGTH, _MOST_IDS, MAX_WORKERS)
     if read is None:
         return None
     plans, rest = read
@@ -172,7 +171,7 @@ def _decode_transfers(message: dispatcher_pb2.Transfers, field: str, trained: Tr
 def _encode_gradients(gradients: GradientTransfers, field: str) -> dispatcher_pb2.GradientTransfers:
     return dispatcher_pb2.GradientTransfers(
         transfers=_encode_transfers(gradients.rows, f"{field}.transfers"),
-        contributors=_pack(gradients.contributors, np.uint64, f"{field}.contributors"),
+        contributors=_pack(gradients.contributors.ravel(), np.uint64, f"{field}.contributors"),
         steps=_pack(gradients.steps, np.int64, f"{field}.steps"),
     )
 
@@ -181,8 +180,7 @@ def _decode_gradients(
     message: dispatcher_pb2.GradientTransfers, field: str, trained: Transfers | None = None
 ) -> GradientTransfers:
     rows = _decode_transfers(message.transfers, f"{field}.transfers", trained)
-    contributors = _unpack(message.contributors, np.uint64, f"{field}.contributors", len(rows))
-    _check_contributors(contributors, f"{field}.contributors")
+    contributors = _decode_contributors(message.contributors, len(rows), f"{field}.contributors")
     return GradientTransfers(rows, contributors, _unpack(message.steps, np.int64, f"{field}.steps", len(rows)))
 
 
@@ -200,8 +198,7 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
         versions=_unpack(message.unique_versions, np.int64, "unique_versions", u),
         early=0,
     )
-    contributors = _unpack(message.unique_contributors, np.uint64, "unique_contributors", u)
-    _check_contributors(contributors, "unique_contributors")
+    contributors = _decode_contributors(message.unique_contributors, u, "unique_contributors")
     positions = _unpack(message.positions, np.uint32, "positions", m)
     _check_below(positions, message.batch_size, "positions", "batch_size")
     lengths: NDArray[np.uint32] | None = None
@@ -259,8 +256,7 @@ def _decode_reduced(data: bytes, contributors: NDArray[np.uint64]) -> NDArray[np
     places = _unpack(data, np.uint32, "reduced")
     _check_below(places, len(contributors), "reduced", "the number of unique_ids")
     _check_ascending(places, "reduced")
-    owners = contributors[places]
-    if (owners & (owners - np.uint64(1))).any():
+    if several(contributors[places]).any():
         raise InvalidArgument("unique_contributors of a replicated row must name one worker")
     return places
 
@@ -271,7 +267,7 @@ def _decode_direct(message: dispatcher_pb2.IterationPlan, name: str, with_whom: 
     peers = _unpack(getattr(message, with_whom), np.uint32, with_whom, len(places))
     _check_below(places, rows, name, "the number of rows")
     _check_ascending(places, name)
-    _check_below(peers, MAX_LIVE_WORKERS, with_whom, "the most workers")
+    _check_below(peers, MAX_WORKERS, with_whom, "the most workers")
     return DirectRows(places, peers)
 
 
@@ -280,9 +276,16 @@ def _check_ascending(places: NDArray[np.uint32], field: str) -> None:
         raise InvalidArgument(f"{field} must ascend")
 
 
-def _check_contributors(contributors: NDArray[np.uint64], field: str) -> None:
-    if not contributors.all():
-        raise InvalidArgument(f"{field} of entry {int(np.argmin(contributors))} names no worker")
+def _decode_contributors(data: bytes, rows: int, field: str) -> NDArray[np.uint64]:
+    """Decodes a set of workers for each row: uint64 [rows], or [rows, 2] in a job of more than 64 workers."""
+    words = 2 if rows and claims(data, 2 * rows) else 1
+    contributors = _unpack(data, np.uint64, field, words * rows)
+    if words > 1:
+        contributors = contributors.reshape(rows, words)
+    absent = empty(contributors)
+    if absent.any():
+        raise InvalidArgument(f"{field} of entry {int(np.argmax(absent))} names no worker")
+    return contributors
 
 
 def _check_below(values: NDArray[np.uint32], limit: int, field: str, what: str) -> None:
@@ -316,7 +319,8 @@ def _encode_membership(membership: Membership) -> dispatcher_pb2.Membership:
         slot=membership.slot,
         workers=membership.job.workers,
         job=encode_job(membership.job),
-        members=membership.members.mask,
+        members=membership.members.words[0],
+        more_members=membership.members.words[1],
         iteration=membership.iteration,
         peers=membership.peers,
         claimant=membership.claimant,
@@ -330,7 +334,7 @@ def _decode_membership(message: dispatcher_pb2.Membership) -> Membership:
     if message.slot >= job.workers:
         raise InvalidArgument(f"slot is {message.slot}, it must be below workers ({job.workers})")
     everyone = WorkerSet.all_of(job.workers)
-    members = WorkerSet(message.members) if message.members else everyone
+    members = WorkerSet.of_words((message.members, message.more_members)) or everyone
     if not members <= everyone or message.slot not in members:
         raise InvalidArgument(f"members is {members}, it must name slots below {job.workers}, slot {message.slot} too")
     peers = tuple(message.peers)

@@ -88,12 +88,18 @@ def decode_gradients(message: ps_pb2.GradientBlock, spec: TableSpec) -> Gradient
     return GradientBlock(
         ids,
         decode_array(message.target_versions, np.int64, (len(ids),), "gradients.target_versions"),
-        decode_array(message.contributors, np.uint64, (len(ids),), "gradients.contributors"),
+        _decode_contributors(message.contributors, len(ids)),
         decode_array(message.steps, np.uint32, (len(ids),), "gradients.steps"),
         decode_array(message.rates, np.float32, (len(ids),), "gradients.rates"),
         decode_array(message.gradients, np.float32, (len(ids), spec.dimension), "gradients.gradients"),
         message.worker,
     )
+
+
+def _decode_contributors(data: bytes, rows: int) -> NDArray[np.uint64]:
+    """Decodes a set of workers for each row: uint64 [rows], or [rows, 2] in a job of more than 64 workers."""
+    shape = (rows, 2) if rows and len(data) == 16 * rows else (rows,)
+    return decode_array(data, np.uint64, shape, "gradients.contributors")
 
 
 def encode_forget(table: str, ids: NDArray[np.uint64], below: int, *, epoch: int = 0) -> ps_pb2.ForgetRequest:

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.sum_pieces import LONGEST_PIECE, PieceName, SumMember, SumPiece, piece_values
-from esd.services.domain.worker_set import WorkerSet
+from esd.services.domain.worker_set import MAX_WORKERS, WorkerSet
 from esd.services.wire.arrays import decode_array, encode_array
 from esd.services.wire.messages import parse
 
 MAX_MESSAGE_BYTES = LONGEST_PIECE + 4096
 MAX_PIECES = 64  # of one message
 
-_MOST_WORKERS = 64
 _TYPES: dict[np.dtype[Any], ps_pb2.SumType] = {
     np.dtype(np.float32): ps_pb2.SUM_TYPE_FLOAT32,
     np.dtype(np.float64): ps_pb2.SUM_TYPE_FLOAT64,
@@ -34,7 +33,8 @@ def encode_member(member: SumMember) -> bytes:
         table=member.table,
         epoch=member.epoch,
         worker=member.slot,
-        members=member.members.mask,
+        members=member.members.words[0],
+        more_members=member.members.words[1],
         wait_ms=round(1000 * member.patience),
         instance=member.instance,
         resumes=member.resumes,
@@ -51,8 +51,9 @@ def decode_member(data: bytes) -> SumMember:
     message = _request(data)
     if message.WhichOneof("body") != "member":
         raise InvalidArgument("the first message of a stream of sums names its group, and this one does not")
-    member, members = message.member, WorkerSet(message.member.members)
-    if member.worker >= _MOST_WORKERS or member.worker not in members:
+    member = message.member
+    members = WorkerSet.of_words((member.members, member.more_members))
+    if member.worker >= MAX_WORKERS or member.worker not in members:
         raise InvalidArgument(f"worker slot {member.worker} is not one of the members, {members}")
     if message.sums and not member.resumes:
         raise InvalidArgument(f"worker slot {member.worker} has {message.sums} pieces of sums before its first stream")

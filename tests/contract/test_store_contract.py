@@ -156,21 +156,29 @@ def test_dense_parameters_are_replaced_whole(table):
     assert table.blobs.get_dense() == b""
 
 
-def test_partial_gradients_are_kept_summed_and_discarded(table, rng):
+@pytest.mark.parametrize("workers", [(2, 0, 1), (127, 0, 70)], ids=["few workers", "many workers"])
+def test_partial_gradients_are_kept_summed_and_discarded(table, rng, workers):
     ids = rng.permutation(np.unique(rng.integers(0, 2**64, 700, dtype=np.uint64)))
-    first, second, last = (gradients_of(rng, ids, worker) for worker in (2, 0, 1))
+    everyone = sum(1 << worker for worker in workers)
+    first, second, last = (gradients_of(rng, ids, worker, contributors=everyone) for worker in workers)
     assert set(table.partials.inspect(first)) == {Arrival.WAITS}
     table.partials.add(first)
     table.partials.add(second)
     assert set(table.partials.inspect(second)) == {Arrival.REPEATED}
     assert set(table.partials.inspect(last)) == {Arrival.COMPLETES}
-    assert set(table.partials.inspect(gradients_of(rng, ids, 1, target=2))) == {Arrival.CONFLICT}
+    for target, others in ((2, everyone), (1, everyone | 1 << 63)):
+        other = gradients_of(rng, ids, workers[-1], target, others)
+        assert set(table.partials.inspect(other)) == {Arrival.CONFLICT}
     assert len(table.partials) == 2 * len(ids)
     np.testing.assert_array_equal(table.partials.sum(last), (second.gradients + last.gradients) + first.gradients)
-    assert [column.tolist() for column in table.partials.splits(ids[:2])] == [[1, 1], [7, 7], [9, 9]]
+    assert [column.tolist() for column in table.partials.splits(ids[:2])] == [
+        [1, 1],
+        2 * [[everyone % 2**64, everyone >> 64]],
+        [9, 9],
+    ]
     table.partials.discard(ids[1:])
     assert len(table.partials) == 2
-    assert [column.tolist() for column in table.partials.splits(ids[1:2])] == [[0], [0], [0]]
+    assert [column.tolist() for column in table.partials.splits(ids[1:2])] == [[0], [[0, 0]], [0]]
 
 
 def test_concurrent_writers_leave_the_newest_rows(table, rng):
@@ -184,11 +192,13 @@ def test_concurrent_writers_leave_the_newest_rows(table, rng):
     assert len(table.rows) == 600
 
 
+@pytest.mark.parametrize("workers", [(0, 2, 1), (0, 90, 70)], ids=["few workers", "many workers"])
 @pytest.mark.parametrize("url", ["redis", "redis+cluster"], indirect=True)
-def test_redis_keeps_everything_for_the_next_process(url, store, table, rng):
+def test_redis_keeps_everything_for_the_next_process(url, store, table, rng, workers):
+    everyone = sum(1 << worker for worker in workers)
     rows = rows_of(rng, rng.choice(2**40, 1200, replace=False), 4)
     table.rows.write_newer(rows)
-    pending = [gradients_of(rng, rows.ids, worker, target=5) for worker in (0, 2)]
+    pending = [gradients_of(rng, rows.ids, worker, 5, everyone) for worker in workers[:2]]
     for block in pending:
         table.partials.add(block)
     table.blobs.put_dense(b"dense")
@@ -202,7 +212,7 @@ def test_redis_keeps_everything_for_the_next_process(url, store, table, rng):
     assert len(reopened.rows) == 1200
     assert reopened.blobs.get_dense() == b"dense"
     assert len(reopened.partials) == 2400
-    last = gradients_of(rng, rows.ids, 1, target=5)
+    last = gradients_of(rng, rows.ids, workers[2], 5, everyone)
     assert set(reopened.partials.inspect(last)) == {Arrival.COMPLETES}
     np.testing.assert_array_equal(
         reopened.partials.sum(last), (pending[0].gradients + last.gradients) + pending[1].gradients

@@ -63,7 +63,7 @@ def _plan(plan: IterationPlan, fields: int | None) -> pb.IterationPlan:
         unique_ids=pack(_differences(plan.unique_ids)),
         unique_slots=pack(plan.unique_slots),
         unique_versions=pack(plan.unique_versions),
-        unique_contributors=pack(plan.unique_contributors),
+        unique_contributors=pack(plan.unique_contributors.ravel()),
         inverse=pack(plan.inverse),
         dense=plan.dense.tobytes(),
         labels=plan.labels.tobytes(),
@@ -113,6 +113,6 @@ def _rows(rows: Transfers, plan: IterationPlan) -> pb.Transfers:
 def _gradients(gradients: GradientTransfers, plan: IterationPlan) -> pb.GradientTransfers:
     return pb.GradientTransfers(
         transfers=_rows(gradients.rows, plan),
-        contributors=pack(gradients.contributors),
+        contributors=pack(gradients.contributors.ravel()),
         steps=pack(gradients.steps),
     )

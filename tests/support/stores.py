@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import RowStore, Store
@@ -46,9 +46,16 @@ def gradients_of(
     ids = np.asarray(ids, np.uint64)
     r = len(ids)
     values = rng.standard_normal((r, SPEC.dimension)).astype(np.float32)
-    columns = np.full(r, target), np.full(r, contributors, np.uint64)
+    columns = np.full(r, target), sets_of(contributors, r)
     steps, rates = np.full(r, 9, np.uint32), np.full(r, SPEC.optimizer.learning_rate, np.float32)
     return GradientBlock(ids, *columns, steps, rates, values, worker)
+
+
+def sets_of(workers: int, rows: int) -> NDArray[np.uint64]:
+    """The same set of workers for each row, in two words if it has a worker from 64 on."""
+    if workers < 2**64:
+        return np.full(rows, workers, np.uint64)
+    return np.tile(np.array([workers % 2**64, workers >> 64], np.uint64), (rows, 1))
 
 
 def assert_rows(block: RowBlock, expected: RowBlock) -> None:

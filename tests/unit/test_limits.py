@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from pydantic.fields import FieldInfo
 
-from esd.dispatcher.core.planner import check_job
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.run.options import LIMITS, RunOptions, option_name
@@ -49,8 +48,6 @@ REFUSED: Mapping[str, Callable[[], object]] = {
         JOB, tables=tuple(replace(JOB.table, name=f"{JOB.table.name}~{at}") for at in range(257))
     ),
     "domain/jobs.MAX_WIDTH": lambda: replace(JOB.model, hidden=(16385,)),
-    "domain/jobs.MAX_LIVE_WORKERS": lambda: check_job(job_with(workers=65, batch_size=65)),
-    "domain/jobs.MAX_WORKERS": lambda: job_with(workers=129),
     "domain/jobs._LONGEST_STREAM": lambda: replace(JOB, stream="x" * 1001),
     "domain/jobs._MOST_32": lambda: replace(JOB, window=2**32),
     "domain/jobs._MOST_64": lambda: replace(JOB, checkpoint_bytes=2**64),
@@ -62,6 +59,7 @@ REFUSED: Mapping[str, Callable[[], object]] = {
     "domain/tables.MAX_ADMIT_AFTER": lambda: replace(JOB, admit_afters=(256,)),
     "domain/tables.MAX_DIMENSION": lambda: replace(JOB.table, dimension=4097),
     "domain/tables.MAX_ROW_TTL": lambda: replace(JOB, row_ttls=(2**28,)),
+    "domain/worker_set.MAX_WORKERS": lambda: job_with(workers=129),
 }
 
 # Limits that jobs go past, or that refuse one sample or call by name: the test that does so.

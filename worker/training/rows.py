@@ -19,6 +19,7 @@ from esd.native import training
 from esd.services.domain.errors import ResourceExhausted
 from esd.services.domain.plans import UsedRows
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
+from esd.services.domain.worker_set import empty, several
 
 
 def row_caches(
@@ -242,11 +243,9 @@ def train_on_device(
         cache[slots] = updated_rows(cache[slots], sums, optimizer, step, rate)
         gathered[slots] += sums
         return
-    contributors = used.contributors
-    replicated = contributors == 0
-    several = (contributors & (contributors - np.uint64(1))) != 0
-    owned = torch.from_numpy(np.flatnonzero(~replicated & ~several)).to(device)
-    split = torch.from_numpy(np.flatnonzero(several & ~replicated)).to(device)
+    replicated, split_rows = empty(used.contributors), several(used.contributors)
+    owned = torch.from_numpy(np.flatnonzero(~replicated & ~split_rows)).to(device)
+    split = torch.from_numpy(np.flatnonzero(split_rows)).to(device)
     shared.copy_(sums[torch.from_numpy(np.flatnonzero(replicated)).to(device)])
     cache[slots[owned]] = updated_rows(cache[slots[owned]], sums[owned], optimizer, step, rate)
     cache[slots[split], :dimension] = sums[split]

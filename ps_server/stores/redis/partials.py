@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +37,7 @@ class RedisPartials:
         self._gradients_per_command = layout.rows_per_command(4 * spec.dimension)
         # A field of these hashes identifies a gradient; its value holds the split and the gradient.
         self._field = np.dtype([("id", "<u8"), ("worker", "u1")])
-        columns = [("target", "<i8"), ("contributors", "<u8"), ("step", "<i8"), ("gradient", "<f4", (spec.dimension,))]
-        self._value = np.dtype([*columns, ("checksum", "<u4")])
+        self._value, self._wide_value = (_value_of(spec.dimension, words) for words in (1, 2))
 
     @property
     def memory_bytes(self) -> int:
@@ -61,7 +61,7 @@ class RedisPartials:
     def add(self, block: GradientBlock) -> None:
         groups = layout.by_place(partition_of(block.ids), self._gradients_per_command)
         ids = groups.arrange(block.ids)
-        values = np.empty(len(block), self._value)
+        values = np.empty(len(block), self._value if block.contributors.ndim == 1 else self._wide_value)
         values["target"] = groups.arrange(block.targets)
         values["contributors"] = groups.arrange(block.contributors)
         values["step"] = groups.arrange(block.steps)
@@ -85,8 +85,7 @@ class RedisPartials:
 
     def discard(self, ids: NDArray[np.uint64]) -> None:
         # The pending contributors of each id, as one bit per worker slot, name the fields to remove.
-        contributors = self._memory.splits(ids).contributors
-        masks = np.unpackbits(contributors.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+        masks = np.unpackbits(self._memory.splits(ids).contributors.view(np.uint8), axis=1, bitorder="little")
         rows, workers = np.nonzero(masks)
         self._remove(ids[rows], workers.astype(np.uint8))
         self._memory.discard(ids)
@@ -116,11 +115,14 @@ class RedisPartials:
             while cursor != b"0":
                 scan: Command = (b"HSCAN", key, cursor or b"0", b"COUNT", _SCAN_FIELDS)
                 ((cursor, pairs),) = self._redis.execute([key], [scan])
-                yield from self._blocks(pairs[::2], pairs[1::2])
+                found = list(zip(pairs[::2], pairs[1::2], strict=True))
+                wide = [len(value) == self._wide_value.itemsize for _, value in found]
+                for kind, mine in ((self._value, [not each for each in wide]), (self._wide_value, wide)):
+                    yield from self._blocks(kind, list(compress(found, mine)))
 
-    def _blocks(self, fields: list[bytes], values: list[bytes]) -> Iterator[GradientBlock]:
-        names = layout.join_rows(fields, self._field.itemsize).view(self._field).ravel()
-        parts = layout.join_rows(values, self._value.itemsize).view(self._value).ravel()
+    def _blocks(self, kind: np.dtype[np.void], pairs: list[tuple[bytes, bytes]]) -> Iterator[GradientBlock]:
+        names = layout.join_rows([field for field, _ in pairs], self._field.itemsize).view(self._field).ravel()
+        parts = layout.join_rows([value for _, value in pairs], kind.itemsize).view(kind).ravel()
         for worker in np.unique(names["worker"]):
             mine = names["worker"] == worker
             part = parts[mine]
@@ -150,6 +152,13 @@ class RedisPartials:
     def _hashes_of(self, ids: NDArray[np.uint64], parts: Sequence[slice]) -> list[bytes]:
         partitions = partition_of(ids)
         return [self._hashes[partitions[part.start]] for part in parts]
+
+
+def _value_of(dimension: int, words: int) -> np.dtype[np.void]:
+    """Returns the value of a field, in a job whose sets of workers have one word or two."""
+    contributors = ("contributors", "<u8", (words,)) if words > 1 else ("contributors", "<u8")
+    split = [("target", "<i8"), contributors, ("step", "<i8")]
+    return np.dtype([*split, ("gradient", "<f4", (dimension,)), ("checksum", "<u4")])
 
 
 def _checksums(ids: NDArray[np.uint64], worker: int, values: NDArray[np.void]) -> NDArray[np.uint32]:

@@ -45,7 +45,7 @@ BAD = {
         f"makes version {2**30 + 7} of row {A}",
     ),
     "no contributor": (gradients(2, [A], 1, 0b11, 1.0), "worker 2 is not among the contributors 0x3"),
-    "worker slot": (gradients(64, [A], 1, 0b11, 1.0), "worker is 64, slots are 0..63"),
+    "worker slot": (gradients(128, [A], 1, 0b11, 1.0), "worker is 128, slots are 0..127"),
     "optimizer step": (gradients(0, [A], 1, 0b11, 1.0, step=0), "optimizer steps count from 1"),
     "half an id": (rows(ids=b"1234567"), "rows.ids has 7 bytes"),
     "no versions": (rows(versions=b""), "rows.versions has 0 bytes"),

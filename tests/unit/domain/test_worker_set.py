@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esd.services.domain.jobs import MAX_WORKERS
-from esd.services.domain.worker_set import WorkerSet
+from esd.services.domain.worker_set import MAX_WORKERS, WorkerSet
 
 SLOTS = st.sets(st.integers(0, MAX_WORKERS - 1))
 

@@ -21,7 +21,7 @@ from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.wire.rows import decode_gradients, decode_rows, encode_gradients, encode_rows
 from tests.support.exchange import answered_rows
-from tests.support.stores import as_dict, blocks_as_dict
+from tests.support.stores import as_dict, blocks_as_dict, sets_of
 
 LIFE = 2**30  # of these, odd ones continue
 SHARD = Shard(1, 2)
@@ -33,6 +33,13 @@ def new_table(spec: TableSpec) -> Table:
     tables = Tables(MemoryStore(), SHARD)
     tables.create(spec)
     return tables.get(spec.name)
+
+
+def random_workers(rng: np.random.Generator) -> tuple[int, int]:
+    """A sender and the contributors, mostly with it: some of the slots 0 to 2, or sometimes of 70 to 72."""
+    worker, contributors = int(rng.integers(3)), int(rng.choice([0b11, 0b111, 0b111, 1]))
+    contributors |= 1 << worker if rng.random() < 0.95 else 0
+    return (worker + 70, contributors << 70) if rng.random() < 0.2 else (worker, contributors)
 
 
 def random_frame(rng: np.random.Generator, spec: TableSpec, have: dict[int, int]) -> ps_pb2.ExchangeRequest:
@@ -55,17 +62,17 @@ def random_frame(rng: np.random.Generator, spec: TableSpec, have: dict[int, int]
         encode_rows(RowBlock(ids, versions + rng.integers(0, 3, len(ids)), values), frame.rows)
     if rng.random() < 0.7:
         ids, versions = some()
-        worker, contributors = int(rng.integers(3)), np.full(len(ids), rng.choice([0b11, 0b111, 0b111, 1]), np.uint64)
+        worker, contributors = random_workers(rng)
         if rng.random() < 0.1:
             versions += LIFE * int(rng.integers(1, 3))
         block = GradientBlock(
             ids,
             versions + rng.choice([0, 1, 1, 1, 1, 2], len(ids)),
-            contributors | np.uint64(1 << worker) if rng.random() < 0.95 else contributors,
+            sets_of(contributors, len(ids)),
             np.full(len(ids), rng.choice([4, 4, 4, 4, 0]), np.uint32),
             np.full(len(ids), rng.choice([0.1, 0.1, 0.2, 0.3, 0.4, -0.1 if rng.random() < 0.1 else 0.5]), np.float32),
             rng.standard_normal((len(ids), spec.dimension)).astype(np.float32),
-            worker if rng.random() < 0.97 else 64,
+            worker if rng.random() < 0.97 else 128,
         )
         encode_gradients(block, frame.gradients)
     if rng.random() < 0.7:

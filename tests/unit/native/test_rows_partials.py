@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from esd.native.rows import PartialGradients
+from tests.support.stores import sets_of
+from tests.support.worker_sets import listed
 
 WAITS, COMPLETES, REPEATED, CONFLICT = range(4)
 
@@ -39,18 +41,27 @@ def column(value, dtype=np.int64):
     return np.array([value], dtype)
 
 
+SETS = (0b111, 0b11, 1 << 63 | 0b1, 1 << 64 | 0b1, 1 << 127 | 1 << 64 | 1 << 63)
+
+
+def words_of(workers):
+    """A set of workers as a column of one row: of one word if it fits, else of two."""
+    return sets_of(workers, 1)
+
+
 def test_equals_the_reference_under_random_contributions():
     rng = np.random.default_rng(1)
     native, reference = PartialGradients(5), ReferencePartials()
     for _ in range(3000):
-        row, worker = int(rng.integers(8)), int(rng.choice([0, 1, 2, 63]))
-        split = (int(rng.integers(1, 3)), int(rng.choice([0b111, 0b11, 1 << 63 | 0b1])), 4)
+        row, worker = int(rng.integers(8)), int(rng.choice([0, 1, 2, 63, 64, 127]))
+        split = (int(rng.integers(1, 3)), SETS[rng.integers(len(SETS))], 4)
         gradient = rng.standard_normal((1, 5)).astype(np.float32)
-        ids, columns = column(row, np.uint64), (column(split[0]), column(split[1], np.uint64), column(split[2]))
+        ids, columns = column(row, np.uint64), (column(split[0]), words_of(split[1]), column(split[2]))
         arrival = reference.inspect(row, split, worker)
         assert native.inspect(ids, *columns, worker).tolist() == [arrival]
         expected = reference.pending.get(row, ((0, 0, 0), {}))[0]
-        assert tuple(int(column[0]) for column in native.splits(ids)) == expected
+        target, contributors, step = native.splits(ids)
+        assert (int(target[0]), *listed(contributors), int(step[0])) == expected
         if arrival in (WAITS, REPEATED):
             native.add(ids, *columns, gradient, worker)
             reference.add(row, split, worker, gradient[0])

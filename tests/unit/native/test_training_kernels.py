@@ -116,6 +116,24 @@ def on_a_device(cache, used, gradients, optimizer):
     return cache.numpy(), shared.numpy()
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_sets_of_more_than_64_workers_are_as_those_of_fewer(step, optimizer):
+    """Rows of one worker, in either word, of two in one word or in both, and replicated ones."""
+    plan, cache, gradients = step(optimizer)
+    sets = np.array([[ALONE, 0], [0, ALONE], [SHARED, 0], [0, SHARED], [1, 1]], np.uint64)
+    kinds = np.where(np.arange(DISTINCT) % 2, 2 + np.arange(DISTINCT) % 3, np.arange(DISTINCT) // 2 % 2)
+    wide = replace(plan, unique_contributors=sets[kinds], reduced=np.array([2, 4, 16], np.uint32))
+    plan = replace(plan, reduced=wide.reduced)
+    (few,), (many,) = plan.rows_by_table(1), wide.rows_by_table(1)
+    for train in (on_the_host, on_a_device):
+        for one, other in zip(
+            train(torch.from_numpy(cache.copy()), few, gradients, optimizer),
+            train(torch.from_numpy(cache.copy()), many, gradients, optimizer),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_a_worker_without_samples_trains_nothing(step):
     optimizer = OptimizerSpec()
     _, cache, gradients = step(optimizer)

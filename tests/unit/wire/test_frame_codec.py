@@ -104,6 +104,16 @@ def test_numbers_of_any_length_and_another_number_later(sequence: int, other: in
     )
 
 
+def test_sets_of_more_than_64_workers_have_two_words() -> None:
+    what = parcel(2, 4, 3)
+    wide = np.stack([what.gradients.contributors, np.arange(4, dtype=np.uint64)], axis=1)
+    what = replace(what, gradients=replace(what.gradients, contributors=wide, worker=100))
+    assert ps_pb2.ExchangeRequest.FromString(encoded(what).data) == reference(what)
+    longer = 4 * SPEC.dimension + 40  # than with one word by 8 bytes
+    assert [len(piece) for piece in Parcel(gradients=what.gradients).pieces(SPEC, 3 * longer - 1)] == [2, 2]
+    assert [len(piece) for piece in parcel(0, 4, 0).pieces(SPEC, 3 * (longer - 8))] == [3, 1]
+
+
 @pytest.mark.parametrize("size", [1, 40, 100, 1000, 2**20])
 def test_pieces_are_all_of_it_and_none_is_too_long_either_way(size: int) -> None:
     what = parcel(37, 45, 50)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
 from esd.protos import dispatcher_pb2
 from esd.services.domain.claimants import new_claimant
@@ -63,11 +64,21 @@ def transfers(draw: st.DrawFn) -> Transfers:
 
 
 @st.composite
+def contributors(draw: st.DrawFn, rows: int, wide: bool) -> NDArray[np.uint64]:
+    """A set of workers for each row, in one word or, in a job of more than 64 workers, in two."""
+    if not rows or not wide:
+        return draw(arrays(np.uint64, rows, elements=MASKS))
+    words = draw(arrays(np.uint64, (rows, 2)))
+    words[~words.any(axis=1), draw(st.integers(0, 1))] = draw(MASKS)
+    return words
+
+
+@st.composite
 def gradients(draw: st.DrawFn) -> GradientTransfers:
     rows = draw(transfers())
     return GradientTransfers(
         rows=rows,
-        contributors=draw(arrays(np.uint64, len(rows), elements=MASKS)),
+        contributors=draw(contributors(len(rows), draw(st.booleans()))),
         steps=draw(arrays(np.int64, len(rows))),
     )
 
@@ -75,7 +86,7 @@ def gradients(draw: st.DrawFn) -> GradientTransfers:
 @st.composite
 def direct_rows(draw: st.DrawFn, rows: int) -> DirectRows:
     places = draw(st.sets(st.integers(0, rows - 1))) if rows else []
-    peers = draw(arrays(np.uint32, len(places), elements=st.integers(0, 63)))
+    peers = draw(arrays(np.uint32, len(places), elements=st.integers(0, 127)))
     return DirectRows(np.array(sorted(places), np.uint32), peers)
 
 
@@ -87,9 +98,12 @@ def plans(draw: st.DrawFn) -> IterationPlan:
     lengths = draw(st.none() | arrays(np.uint32, (m, per_sample), elements=st.integers(0, 3))) if m else None
     ids = m * per_sample if lengths is None else int(lengths.sum())
     initial = draw(st.integers(0, 3)) if m else 0
-    contributors = draw(arrays(np.uint64, u, elements=MASKS))
+    trainers = draw(contributors(u, draw(st.booleans())))
     replicated = np.array(sorted(draw(st.sets(st.integers(0, u - 1)))) if u else [], np.uint32)
-    contributors[replicated] = np.uint64(1) << contributors[replicated] % np.uint64(64)
+    owners = np.uint64(1) << trainers.reshape(u, trainers.ndim)[:, 0] % np.uint64(64)
+    if trainers.ndim > 1:
+        trainers[replicated] = 0
+    trainers[(replicated, -1) if trainers.ndim > 1 else replicated] = owners[replicated]
     update_rows, pulls = draw(transfers()), draw(transfers())
     return IterationPlan(
         epoch=draw(COUNTER),
@@ -105,7 +119,7 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         unique_ids=draw(arrays(np.uint64, u)),
         unique_slots=draw(arrays(np.uint32, u)),
         unique_versions=draw(arrays(np.int64, u)),
-        unique_contributors=contributors,
+        unique_contributors=trainers,
         inverse=draw(arrays(np.uint32, ids, elements=st.integers(0, max(u + initial - 1, 0)))),
         dense=draw(arrays(np.float32, (m, features))),
         labels=draw(arrays(np.float32, (m, draw(st.integers(1, 3))))),
@@ -341,7 +355,7 @@ def direct(places: list[int], peers: list[int]) -> Spoil:
         (direct([0, 2], [1, 1]), r"direct_pulls contains 2, it must be below the number of rows \(2\)"),
         (direct([1, 0], [1, 1]), "direct_pulls must ascend"),
         (direct([0, 0], [1, 1]), "direct_pulls must ascend"),
-        (direct([0, 1], [1, 64]), r"direct_pull_peers contains 64, it must be below the most workers \(64\)"),
+        (direct([0, 1], [1, 128]), r"direct_pull_peers contains 128, it must be below the most workers \(128\)"),
     ],
 )
 def test_malformed_plans_are_refused_by_field(spoil: Spoil, text: str) -> None:

@@ -51,11 +51,11 @@ def gradient_blocks(draw: st.DrawFn) -> GradientBlock:
     return GradientBlock(
         ids=draw(arrays(np.uint64, r)),
         targets=draw(arrays(np.int64, r)),
-        contributors=draw(arrays(np.uint64, r)),
+        contributors=draw(arrays(np.uint64, (r, 2) if r and draw(st.booleans()) else r)),
         steps=draw(arrays(np.uint32, r)),
         rates=draw(arrays(np.float32, r)),
         gradients=draw(arrays(np.float32, (r, SPEC.dimension))),
-        worker=draw(st.integers(0, 63)),
+        worker=draw(st.integers(0, 127)),
     )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.plans import FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
+from tests.support.worker_sets import listed
 
 
 class SlotState(IntEnum):
@@ -39,7 +40,6 @@ class ReferenceCacheBook:
         self._ids = np.zeros(rows, np.uint64)
         self._versions = np.zeros(rows, np.int64)
         self._states = np.full(rows, SlotState.EMPTY, np.uint8)
-        self._worker_bit = np.uint64(1) << np.uint64(worker)
         self._worker = worker
         self._epoch = epoch
         self._next_iteration = first_iteration
@@ -165,7 +165,7 @@ class ReferenceCacheBook:
         replicated = np.isin(np.arange(len(slots)), plan.reduced)
         self._expect_contributor(plan.unique_ids[~replicated], plan.unique_contributors[~replicated], "training")
         self._versions[slots] += 1
-        alone = plan.unique_contributors == self._worker_bit
+        alone = np.array([workers == 1 << self._worker for workers in listed(plan.unique_contributors)], np.bool_)
         shared = np.where(replicated, SlotState.CLEAN, SlotState.PARTIAL)
         self._states[slots] = np.where(alone, SlotState.OWNED, shared)
 
@@ -205,12 +205,11 @@ class ReferenceCacheBook:
         )
 
     def _expect_contributor(self, ids: NDArray[np.uint64], contributors: NDArray[np.uint64], step: str) -> None:
-        missing = np.flatnonzero((contributors & self._worker_bit) == 0)
-        if len(missing):
-            raise FailedPrecondition(
-                f"{step} of id {ids[missing[0]]}: contributors {int(contributors[missing[0]]):#x} "
-                f"do not include this worker (slot {self._worker})"
-            )
+        for row, workers in zip(ids.tolist(), listed(contributors), strict=True):
+            if not workers >> self._worker & 1:
+                raise FailedPrecondition(
+                    f"{step} of id {row}: contributors {workers:#x} do not include this worker (slot {self._worker})"
+                )
 
     def _refuse_unless(
         self, fits: NDArray[np.bool_], slots: NDArray[np.uint32], expectation: Callable[[int], str]

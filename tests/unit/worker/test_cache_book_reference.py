@@ -63,23 +63,27 @@ def _spoiled_column(column: Any, rng: random.Random) -> Any:
     if not len(column):
         return column
     column = column.copy()
-    column[rng.randrange(len(column))] = rng.choice([0, 1, 5, CACHE - 1, CACHE, int(column[-1])])
+    column[rng.randrange(len(column))] = rng.choice([0, 1, 5, CACHE - 1, CACHE, column[-1]])
     return column
 
 
-@pytest.mark.parametrize("replicated", [0, 8])
-@pytest.mark.parametrize("seed", range(4))
-def test_they_agree_on_real_plans_and_on_spoiled_ones(seed: int, replicated: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "workers", "replicated"),
+    [*((seed, 3, replicated) for seed in range(4) for replicated in (0, 8)), (4, 70, 0)],
+)
+def test_they_agree_on_real_plans_and_on_spoiled_ones(seed: int, workers: int, replicated: int) -> None:
     rng, draws = random.Random(seed), np.random.default_rng(seed)
-    job = job_with(workers=3, fields=3, batch_size=18, mechanism="random", policy="emark")
+    job = job_with(workers=workers, fields=3, batch_size=6 * workers, mechanism="random", policy="emark")
     if replicated:
         job = replace(job, sync=Replicated(replicated))
-    planner = Planner(job, [1e6] * 3, [CACHE] * 3)
-    books = [(CacheBook([CACHE], slot, 0), ReferenceCacheBook(CACHE, slot, 0)) for slot in range(3)]
+    planner = Planner(job, [1e6] * workers, [CACHE] * workers)
+    books = [(CacheBook([CACHE], slot, 0), ReferenceCacheBook(CACHE, slot, 0)) for slot in range(workers)]
     refused = trains_replicated = 0
-    for iteration in range(ITERATIONS):
-        ids = (draws.zipf(1.2, (18, 3)) % 120).astype(np.uint64)
-        plans = planner.plan(SampleBatch.of_fields(ids, np.zeros((18, 1), np.float32), np.zeros(18, np.float32))).plans
+    samples = job.batch_size
+    for iteration in range(ITERATIONS if workers == 3 else 4):
+        ids = (draws.zipf(1.2, (samples, 3)) % 120).astype(np.uint64)
+        dense, labels = np.zeros((samples, 1), np.float32), np.zeros(samples, np.float32)
+        plans = planner.plan(SampleBatch.of_fields(ids, dense, labels)).plans
         for (book, reference), plan in zip(books, plans, strict=True):
             trains_replicated += len(plan.reduced)
             for _ in range(3):
@@ -89,7 +93,7 @@ def test_they_agree_on_real_plans_and_on_spoiled_ones(seed: int, replicated: int
                 refused += 1
                 assert not both(book, reference, "enter", bad)
             assert both(book, reference, "enter", plan)
-        if iteration % 20 == 19:
+        if iteration % 20 == 19 or (workers == 70 and iteration == 2):
             for (book, reference), flush in zip(books, planner.flush(), strict=True):
                 both(book, reference, "enter_flush", replace(flush, rows=_spoiled_rows(flush.rows, rng)))
                 both(book, reference, "enter_flush", flush)
