@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from esd.dispatcher.core.hybrid import hybrid_dis as decide
@@ -41,4 +42,4 @@ def hybrid_dis(
         >>> esd.hybrid_dis(costs, capacities=[2, 1]).assignment.tolist()
         [0, 0, 1]
     """
-    return decide(costs, capacities, alpha, criterion, open_solver(solver))
+    return decide(costs, capacities, alpha, criterion, open_solver(solver, np.size(capacities)))

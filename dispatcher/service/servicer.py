@@ -73,7 +73,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         """Solves one cost matrix."""
         with self._hybrid_calls.place() as call:
             problem = await call.read(request_iterator)
-            solver = open_solver(problem.solver)
+            solver = open_solver(problem.solver, problem.costs.shape[1])
             result = await run_in(
                 self._solvers, hybrid_dis, problem.costs, problem.capacities, problem.alpha, problem.criterion, solver
             )

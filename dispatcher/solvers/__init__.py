@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.dispatcher.solvers.cuda import CudaSolver, to_host
+from esd.dispatcher.solvers.cuda import MAX_WORKERS, CudaSolver, check_workers, to_host
 from esd.dispatcher.solvers.cuda.device import open_device
 from esd.dispatcher.solvers.native import NativeSolver
 from esd.dispatcher.solvers.protocol import AnyCosts, DeviceCosts, Prices, Solution, Solver
@@ -48,7 +48,7 @@ class AutoSolver:
         if isinstance(costs, np.ndarray):
             return self._cpu.solve(costs, capacities, prices)
         samples, workers = costs.shape
-        if samples < DEVICE_SAMPLES * workers:
+        if samples < DEVICE_SAMPLES * workers or workers > MAX_WORKERS:
             return self._cpu.solve(to_host(costs), capacities, prices)
         return self._device.solve(costs, capacities, prices)
 
@@ -73,17 +73,18 @@ def get_solver(name: str) -> Solver:
     return _SOLVERS[name]
 
 
-def open_solver(name: str) -> Solver:
+def open_solver(name: str, workers: int) -> Solver:
     """Returns the solver that a job or a call names, after a check that it can run on this machine.
 
     So no other solver than the named one ever answers, also where the heuristic assigns every sample.
 
     Raises:
-        InvalidArgument: the name is not in SOLVERS.
+        InvalidArgument: the name is not in SOLVERS, or the solver does not take as many workers.
         FailedPrecondition: the name is a CUDA solver's, and no device can be opened; the message gives the reason.
     """
     solver = get_solver(name)
     if isinstance(solver, CudaSolver):
+        check_workers(workers)
         try:
             open_device()
         except Unavailable as reason:

@@ -48,7 +48,7 @@ class Esd:
         self._share = AffordableShare(options.alpha) if options.auto_alpha else None
         self._criterion = options.criterion
         self._priced = priced
-        self._solver = _WarmStart(open_solver(options.solver))
+        self._solver = _WarmStart(open_solver(options.solver, job.workers))
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Builds the cost matrix (Alg. 1) and runs HybridDis (Alg. 2) on it, with samples ordered by their content."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from esd.dispatcher.core.mechanisms.draws import content_order
 from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
-from esd.dispatcher.solvers import open_solver
+from esd.dispatcher.solvers import get_solver
 
 
 class History:
@@ -21,7 +21,7 @@ class History:
     lookahead = 0
 
     def __init__(self) -> None:
-        self._solver = open_solver("auto")
+        self._solver = get_solver("auto")
 
     def decide(self, problem: DispatchInput, /) -> Assignment:
         """Assigns the batch by an exact solver, with samples ordered by their content."""

@@ -4,6 +4,6 @@ The kernel's sources are in native/cuda, and esd.native.cuda contains them as te
 through cuda-core (`pip install esd-train[cuda]`). Importing this package needs neither a device nor cuda-core.
 """
 
-from esd.dispatcher.solvers.cuda.solver import CudaSolver, to_host
+from esd.dispatcher.solvers.cuda.solver import MAX_WORKERS, CudaSolver, check_workers, to_host
 
-__all__ = ["CudaSolver", "to_host"]
+__all__ = ["MAX_WORKERS", "CudaSolver", "check_workers", "to_host"]

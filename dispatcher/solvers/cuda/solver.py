@@ -20,6 +20,7 @@ _log = logging.getLogger(__name__)
 
 _KERNEL_COSTS = (np.int32, np.float32, np.float64)
 _MAX_ENTRIES = 2**30  # entries of a matrix, which the kernel indexes by int32
+MAX_WORKERS = 64  # a set of workers is one word in the kernel
 
 
 class CudaSolver:
@@ -83,6 +84,7 @@ def check(
     if dtype not in _KERNEL_COSTS:
         raise InvalidArgument(f"costs have dtype {dtype}, costs must be int32, float32 or float64")
     samples, workers = shape
+    check_workers(workers)
     if samples * workers > _MAX_ENTRIES:
         raise InvalidArgument(
             f"costs have {samples} x {workers} entries, a CUDA solver takes at most 2^30; use a CPU solver"
@@ -91,6 +93,15 @@ def check(
         native.check(samples, workers, capacities, prices)
     except ValueError as error:
         raise InvalidArgument(str(error)) from None
+
+
+def check_workers(workers: int) -> None:
+    """Raises InvalidArgument for more workers than a CUDA solver takes."""
+    if workers > MAX_WORKERS:
+        raise InvalidArgument(
+            f"there are {workers} workers, a CUDA solver takes at most {MAX_WORKERS}; use a CPU solver (solver, "
+            "--solver: auto, dual or paths)"
+        )
 
 
 def to_host(costs: AnyCosts) -> Costs:

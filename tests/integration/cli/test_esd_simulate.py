@@ -95,7 +95,7 @@ def test_alternatives_run_on_the_same_assignments(trace: list[str]) -> None:
 
 @pytest.mark.parametrize("sync", ["on-demand", "write-through", "proactive", "bounded:3,2"])
 def test_more_than_sixty_four_workers_move_what_fewer_do(tmp_path: Path, sync: str) -> None:
-    """The engine for more workers counts the operations of the other, whichever of its workers take the samples."""
+    """The engine for more workers counts the same operations as the engine for fewer, with any of its workers."""
     rng = np.random.default_rng(3)
     ids, assignment = rng.zipf(1.3, (24 * 130, 3)) % 500, rng.integers(0, 64, (24, 130))
     np.save(tmp_path / "trace.npy", ids.astype(np.uint64))

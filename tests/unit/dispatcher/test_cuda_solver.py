@@ -37,6 +37,12 @@ def test_a_solver_without_its_device_is_refused_by_name(name, alpha):
         get_solver(name).solve(np.ones((4, 2), np.int32), CAPACITIES)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_more_workers_than_the_kernels_take_are_refused_before_a_device_is_opened(alpha):
+    with pytest.raises(InvalidArgument, match="65 workers, a CUDA solver takes at most 64; use a CPU solver"):
+        esd.hybrid_dis(np.ones((65, 65)), np.ones(65, np.int32), alpha=alpha, solver="hungarian-cuda")
+
+
 class OnDevice:
     """A torch tensor on a device, as a solver sees it."""
 
@@ -68,7 +74,7 @@ def test_costs_on_a_device_need_one():
         ((4,), np.int32, CAPACITIES, None, r"shape \(4,\)"),
         ((4, 2), np.int64, CAPACITIES, None, "dtype int64"),
         ((2**29, 4), np.int32, CAPACITIES, None, "536870912 x 4 entries.*2\\^30"),
-        ((65, 65), np.int32, np.ones(65, np.int32), None, "65 columns.*1..64"),
+        ((65, 65), np.int32, np.ones(65, np.int32), None, "65 workers, a CUDA solver takes at most 64"),
         ((0, 2), np.int32, np.zeros(2, np.int32), None, "0 rows"),
         ((4, 2), np.int32, np.array([2, 3], np.int32), None, "capacities sum to 5.* 4"),
         ((4, 2), np.int32, np.array([5, -1], np.int32), None, "capacity of worker 1 is -1"),
