@@ -14,7 +14,7 @@ from esd.dispatcher.core.learned import Arrays
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_SAMPLE_IDS, Feature
 from esd.services.domain.jobs import JobSpec
-from esd.services.domain.tables import TableSpec
+from esd.services.domain.tables import ROW_KEY_BYTES, TableSpec
 
 if TYPE_CHECKING:  # in its stub only
     from esd.native.engine import IterationColumns
@@ -105,6 +105,19 @@ class RowSizes:
                 for row, gradient, values in zip(row_bytes, gradient_bytes, value_bytes, strict=True)
             ]
         )
+        # The same bytes by kind and direction: rows and requests for them up, gradients up, rows down.
+        self._carried = np.hstack(
+            [
+                np.array(
+                    [
+                        [ROW_KEY_BYTES, row, 0, row, 0, 0, 0, 0],
+                        [0, 0, gradient, 0, gradient, 0, 0, 0],
+                        [row - ROW_KEY_BYTES, 0, 0, 0, 0, 0, 0, values - row],
+                    ]
+                )
+                for row, gradient, values in zip(row_bytes, gradient_bytes, value_bytes, strict=True)
+            ]
+        )
 
     def cache_room(self, rows: int) -> int:
         """Returns the room, in units, of a cache for `rows` rows of the first table."""
@@ -121,6 +134,14 @@ class RowSizes:
         """Returns the bytes that the operations of an iteration move."""
         counts = columns.table_counts
         return Operations(*self._moved @ counts.reshape(-1, counts.shape[2]))
+
+    def carried_bytes(self, columns: IterationColumns) -> tuple[NDArray[np.int64], ...]:
+        """Returns the same bytes by kind and direction, int64 [n] each: rows up, gradients up, rows down.
+
+        The id and version with which a row is asked for go up.
+        """
+        counts = columns.table_counts
+        return tuple(self._carried @ counts.reshape(-1, counts.shape[2]))
 
     def evicted_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
         """Returns the bytes of an iteration's evict pushes if all moved whole rows, [n]."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from esd.dispatcher.core.checkpoint_schedule import CheckpointSchedule
 from esd.dispatcher.core.feedback import Feedback
 from esd.dispatcher.core.planner import Planner
+from esd.dispatcher.simulator.link_bytes import LinkBytes
 from esd.dispatcher.simulator.totals import Tally, Totals
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
@@ -22,18 +23,20 @@ def simulate(
     *,
     sample_seconds: Sequence[float] | None = None,
     warm_up: int = 0,
+    link: LinkBytes | None = None,
 ) -> Totals:
     """Plans every batch with a fresh planner, flushes, and returns the totals.
 
     The planner's feedback is every worker's modelled time, link time plus computation, `job.window` iterations later,
-    as with a running dispatcher and workers that lag by the whole window. The modelled makespan serves as the clock for
-    checkpoints.
+    as with a running dispatcher and workers that lag by the whole window. With `link` it has the time of plans and
+    dense sums, too; costs and totals are those of rows. The modelled makespan serves as the clock for checkpoints.
 
     Args:
         planner: a planner at iteration 0.
         batches: the stream, cut into global batches.
         sample_seconds: [n], computing time of each worker per sample; 0 by default.
         warm_up: number of first iterations that do not count, including the flushes among them.
+        link: counts all bytes on the links; None: only rows are counted.
 
     Memory grows with the stream by 8 bytes per iteration, for its decision time.
     """
@@ -55,7 +58,10 @@ def simulate(
         schedule.add(batch.nbytes)
         decision = planner.plan(batch, lookahead_batches)
         seconds = decision.link_seconds + computing * decision.workloads
-        pending.append(Feedback(seconds, np.zeros_like(seconds)))
+        if link is None:
+            pending.append(Feedback(seconds, np.zeros_like(seconds)))
+        else:
+            pending.append(link.add(decision, seconds, counts=iteration >= warm_up))
         if iteration >= warm_up:
             tally.add(decision, seconds)
         makespan += float(seconds.max())

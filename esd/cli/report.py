@@ -80,6 +80,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("iterations per second", lambda r: f"{r['iterations_per_second']:.2f}"),
     ("cost, seconds of transfer", lambda r: f"{r['cost_seconds']:.2f}"),
     ("makespan, seconds", lambda r: f"{r['makespan_seconds']:.2f}"),
+    ("makespan of all bytes on the links, seconds", lambda r: f"{r['link_makespan_seconds']:.2f}"),
     ("miss pulls", lambda r: f"{sum(r['operations']['miss_pull']):,}"),
     ("update pushes", lambda r: f"{sum(r['operations']['update_push']):,}"),
     ("of these straight to workers", _direct),

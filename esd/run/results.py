@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from esd.dispatcher.simulator.alternatives import AlternativeTotals
+from esd.dispatcher.simulator.link_bytes import LinkBytes
 from esd.dispatcher.simulator.totals import Totals
 from esd.services.domain.dense_sums import AUTO
 from esd.services.domain.jobs import JobSpec
@@ -111,9 +112,10 @@ def _by_label(labels: Sequence[str], qualities: Sequence[Quality]) -> Result:
     return {"labels": {label: asdict(quality) for label, quality in zip(labels, qualities, strict=True)}}
 
 
-def simulation_result(job: JobSpec, totals: Totals) -> Result:
+def simulation_result(job: JobSpec, totals: Totals, link: LinkBytes | None = None) -> Result:
     """Makes the result of `esd simulate`: those keys of a training result that need no network and no tensors."""
     return {
+        **({} if link is None else _on_links(link)),
         "iterations": totals.iterations,
         "samples": totals.samples,
         "operations": {
@@ -148,6 +150,14 @@ def simulation_result(job: JobSpec, totals: Totals) -> Result:
             "p99": 1e3 * totals.decision_p99_seconds,
         },
     }
+
+
+def _on_links(link: LinkBytes) -> Result:
+    """Returns all bytes on the links, and the makespan with all of them."""
+    counted: Result = {}
+    for (kind, direction), sizes in link.counted.items():
+        counted.setdefault(kind, {})[direction] = sizes.tolist()
+    return {"link_bytes": counted, "link_makespan_seconds": link.makespan_seconds}
 
 
 def alternative_result(totals: AlternativeTotals) -> Result:

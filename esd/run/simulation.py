@@ -16,8 +16,10 @@ from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.alternatives import Cluster, get_alternative, simulate_alternative
 from esd.dispatcher.simulator.decision_replay import replay_decisions
 from esd.dispatcher.simulator.dimensions import in_tables, with_dimensions
+from esd.dispatcher.simulator.link_bytes import LinkBytes
 from esd.dispatcher.simulator.simulate import simulate
 from esd.run.budget import AUTO
+from esd.run.dense_shapes import dense_shapes
 from esd.run.dimensions import parse_dimensions
 from esd.run.hot_batches import in_hot_batches
 from esd.run.options import RunOptions
@@ -25,7 +27,7 @@ from esd.run.results import Result, alternative_result, simulation_result
 from esd.run.stream import READ_SAMPLES, global_batches, simulated_stream
 from esd.services.domain.auto_sum import with_chosen_sum
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.dense_sums import parse_dense_sum
+from esd.services.domain.dense_sums import AllReduce, parse_dense_sum
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec, equal_workloads
 from esd.services.domain.sync import OnDemand
@@ -43,6 +45,9 @@ def simulate_run(
     shards: int = 1,
 ) -> Result:
     """Simulates one run.
+
+    All bytes on the links are counted where the job has a model whose dense gradients are known: samples of a data set,
+    rows of one size, and torch to build it. Otherwise only rows are counted.
 
     Args:
         chosen: the options. Links have the speeds that they name, and a decision takes the time that it needs.
@@ -82,7 +87,8 @@ def simulate_run(
         batches = in_tables(batches, numbers) if len(job.tables) > 1 else batches
     planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism)
     if alternative is None:
-        return simulation_result(job, simulate(planner, batches, sample_seconds=sample_seconds))
+        link = _link_of(job, chosen) if trace is None and dims is None else None
+        return simulation_result(job, simulate(planner, batches, sample_seconds=sample_seconds, link=link), link)
     _check_alternative(alternative, chosen, job, dims)
     cluster = Cluster(
         capacities=caches,
@@ -92,6 +98,14 @@ def simulate_run(
     )
     protocol = get_alternative(alternative, cluster)
     return alternative_result(simulate_alternative(planner, stream.batches(), protocol, sample_seconds=sample_seconds))
+
+
+def _link_of(job: JobSpec, chosen: RunOptions) -> LinkBytes | None:
+    """Returns the count of all bytes on the links; None where torch is not installed, which builds the model."""
+    if isinstance(job.dense_sum, AllReduce) and chosen.lan_bandwidth() is not None:
+        return LinkBytes(job, ())  # the ring takes another network
+    shapes = dense_shapes(job)
+    return None if shapes is None else LinkBytes(job, shapes)
 
 
 def _check_alternative(alternative: str, chosen: RunOptions, job: JobSpec, dims: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -33,7 +34,13 @@ async def test_a_run_on_running_services_is_as_simulated_and_leaves_them_running
         )
         assert cluster.dispatcher.process.returncode is None
     simulated = simulate_run(OPTIONS)
-    assert run.result()["operations"] == simulated["operations"]
+    result = run.result()
+    assert result["operations"] == simulated["operations"]
+    counted, expected = result["link_bytes"], simulated["link_bytes"]
+    assert counted["dense"] == expected["dense"]
+    for kind, direction in (("rows", "down"), ("plans", "down"), ("gradients", "up")):  # with flushes, and frames
+        shares = np.array(counted[kind][direction]) / expected[kind][direction]
+        assert ((shares >= 1) & (shares < 1.4)).all(), (kind, shares)
     model = model_arrays(tmp_path / "model")
     assert len(model["ids"]) > 0
 

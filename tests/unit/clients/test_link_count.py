@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from esd.services.clients.link_count import LinkCount, framing_bytes
+from esd.services.clients.link_count import LinkCount
+from esd.services.domain.framing import framing_bytes
 from esd.services.domain.reports import TransferCounts
 
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
-from esd.services.clients.link_count import framing_bytes
 from esd.services.domain.errors import Unavailable
+from esd.services.domain.framing import framing_bytes
 from esd.services.domain.plans import Membership
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime import metrics

@@ -1,0 +1,68 @@
+"""All bytes on the workers' links in a simulation, by kind and direction, and the time that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esd.dispatcher.core.cost_model import RowSizes
+from esd.dispatcher.core.decision import Decision
+from esd.dispatcher.core.feedback import Feedback
+from esd.services.domain.framing import framing_bytes
+from esd.services.domain.jobs import JobSpec
+from esd.services.domain.reports import LINK_DIRECTIONS
+
+_KINDS = ("rows", "gradients", "dense", "plans", "framing")
+
+
+class LinkBytes:
+    """Adds up the bytes of every worker's link: rows, plans with their samples, and the sums of dense gradients.
+
+    It leaves out flushes, checkpoints, reports and acknowledgements. A row that comes straight from another worker
+    counts as one that is pulled, and the frames of HTTP/2 and TCP as if every kind were one message per iteration.
+
+    Args:
+        job: the job, whose way to sum dense gradients is known.
+        dense_shapes: of the parameters whose gradients take the links; none where they take another network.
+
+    Attributes:
+        counted: int64 [n] for each kind and direction, as `IterationReport` has them.
+        makespan_seconds: sum over iterations of the slowest worker's time: rows, plans, dense sums and computation.
+    """
+
+    def __init__(self, job: JobSpec, dense_shapes: Iterable[tuple[int, ...]]) -> None:
+        way = job.dense_sum
+        self.counted = {(kind, end): np.zeros(job.workers, np.int64) for kind in _KINDS for end in LINK_DIRECTIONS}
+        self.makespan_seconds = 0.0
+        self._sizes = RowSizes(job.tables, job.features)
+        self._dense = way.sent_bytes(way.dense_floats(dense_shapes), job.workers)
+
+    def add(self, decision: Decision, seconds: NDArray[np.float64], *, counts: bool) -> Feedback:
+        """Adds an iteration.
+
+        Args:
+            decision: the iteration.
+            seconds: float64 [n], each worker's time for rows and computation.
+            counts: whether the iteration counts in the sums.
+
+        Returns:
+            The feedback of workers with this time, and with the time of plans and dense sums on their links.
+        """
+        rows_up, gradients, rows_down = self._sizes.carried_bytes(decision.columns)
+        plans = np.array([len(message) for message in decision.messages], np.int64)
+        dense = self._dense + decision.reduced_bytes
+        with_plans = seconds + decision.cost_model.seconds_of(plans)
+        summing = decision.cost_model.seconds_of(dense)
+        if counts:
+            self._count("up", rows=rows_up, gradients=gradients, dense=dense)
+            self._count("down", rows=rows_down, dense=dense, plans=plans)
+            self.makespan_seconds += float((with_plans + summing).max())
+        return Feedback(with_plans, np.zeros_like(with_plans), dense_seconds=summing)
+
+    def _count(self, direction: str, **sizes: NDArray[np.int64]) -> None:
+        for kind, carried in sizes.items():
+            added = [framing_bytes(size) if size else 0 for size in carried.tolist()]
+            self.counted[kind, direction] += carried
+            self.counted["framing", direction] += np.array(added, np.int64)
