@@ -103,7 +103,6 @@ NOT_MET = {
     "wire/plans._MOST_IDS": "A worker whose samples of one iteration have 512 MiB of ids refuses its plan by name.",
     "wire/reports.LONGEST_WAIT_SECONDS": "A client that waits longer asks again.",
     "wire/reports._LONGEST_FAILURE": "A longer text is cut.",
-    "wire/sums._MOST_WORKERS": "The workers of a job are as many at most.",
     "window_bytes": "More bytes wait at the client.",
     "store_threads": "More work waits for a thread.",
     "solver_threads": "More calls wait for a thread.",

@@ -37,7 +37,7 @@ def test_every_option_of_a_command_is_a_key_of_its_file(command: str) -> None:
     described = printed(command)
     assert keys(described) == set(taken_by(load(command)))
     assert described["properties"]["workers"] == {
-        "type": "integer", "minimum": 1, "maximum": 64, "default": 4, "description": "Number of workers.",
+        "type": "integer", "minimum": 1, "maximum": 128, "default": 4, "description": "Number of workers.",
     }  # fmt: skip
     assert "array" in str(described["properties"]["links"]["anyOf"])
     assert "adagrad" in described["$defs"]["OptimizerKind"]["enum"]
