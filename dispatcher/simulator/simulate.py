@@ -29,7 +29,7 @@ def simulate(
 
     The planner's feedback is every worker's modelled time, link time plus computation, `job.window` iterations later,
     as with a running dispatcher and workers that lag by the whole window. With `link` it has the time of plans and
-    dense sums, too; costs and totals are those of rows. The modelled makespan serves as the clock for checkpoints.
+    dense sums, too; costs and totals count rows alone. The modelled makespan serves as the clock for checkpoints.
 
     Args:
         planner: a planner at iteration 0.
