@@ -44,7 +44,7 @@ def altered(good, **fields):
         (altered(GOOD_ROWS, rows=bytes(4 * SPEC.dimension)), INVALID, r"rows.rows has 64 bytes, float32 \[1, 48\]"),
         (gradient_push(0, [4, 4], 1, 0b11, 1.0), INVALID, "row 4 is named twice"),
         (gradient_push(2, [4], 1, 0b11, 1.0), INVALID, "worker 2 is not among the contributors 0x3"),
-        (gradient_push(64, [4], 1, 0b11, 1.0), INVALID, r"slots are 0\.\.63"),
+        (gradient_push(128, [4], 1, 0b11, 1.0), INVALID, r"slots are 0\.\.127"),
         (gradient_push(0, [4], 1, 0b11, -np.inf), INVALID, "not finite"),
         (gradient_push(0, [4], 1, 0b11, 1.0, step=0), INVALID, "steps count from 1"),
         (altered(GOOD_GRADIENTS, gradients=bytes(4 * SPEC.row_width)), INVALID, "gradients.gradients has 192 bytes"),
