@@ -73,6 +73,7 @@ MET = {
     "wire/exchange.MAX_FRAME_BYTES": "test_pieces_are_all_of_it_and_none_is_too_long_either_way",
     "wire/rows.CHUNK_BYTES": "test_pieces_are_all_of_it_and_none_is_too_long_either_way",
     "wire/sums.MAX_MESSAGE_BYTES": "test_a_wrong_piece_is_refused_and_ends_the_group_with_the_name_of_its_sender",
+    "wire/sums.MAX_PIECES": "test_a_wrong_piece_is_refused_and_ends_the_group_with_the_name_of_its_sender",
     "max_message_bytes": "test_a_message_over_the_limit_names_the_setting",
     "max_request_bytes": "test_a_sample_that_is_longer_than_a_message_is_refused_by_its_number",
     "max_concurrent_rpcs": "test_calls_over_the_limit_are_refused_and_name_the_setting",
