@@ -137,7 +137,7 @@ GOOD = np.ones((4, 2), np.int32)
         (GOOD, [4], 1, r"capacities have shape \(1,\)"),
         (GOOD, [2.0, 2.0], 1, "capacities have dtype float64"),
         (np.ones((0, 2)), [0, 0], 1, "0 rows"),
-        (np.ones((65, 65)), [1] * 65, 1, "65 columns"),
+        (np.ones((129, 129)), [1] * 129, 1, "129 columns"),
         (np.full((4, 2), -1), [2, 2], 0, r"costs\[0, 0\] is -1"),
         (np.array([[1, np.nan]] * 4), [2, 2], 0, r"costs\[0, 1\] is nan"),
         (np.array([[1, np.inf]] * 4), [2, 2], 0.5, r"sample \d can only go to worker 1, .*inf \(forbidden\)"),
