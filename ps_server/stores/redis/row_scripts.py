@@ -164,7 +164,7 @@ WRITE_NEWER = (
     + _CHANGES
     + b"""
 kept, short = ARGV[3], tonumber(ARGV[4])
-local packed, records, results, start, keeps = ARGV[6], ARGV[7], {}, 1, #ARGV[3] > 0
+local packed, records, refused, start, keeps = ARGV[6], ARGV[7], {}, 1, #ARGV[3] > 0
 each_hash(2, ARGV[5], packed, function(hash, count, fields, values, at)
   begin(hash)
   for i = 1, count do
@@ -184,10 +184,9 @@ each_hash(2, ARGV[5], packed, function(hash, count, fields, values, at)
       end
     end
     if before >= version then
-      results[at + i] = '0'
+      refused[#refused + 1] = at + i
     else
       local record = sub(records, start, start + size - 1)
-      results[at + i] = '1'
       if alone then
         set[filled + 1], set[filled + 2] = fields[i], record
         filled = filled + 2
@@ -205,6 +204,10 @@ each_hash(2, ARGV[5], packed, function(hash, count, fields, values, at)
   finish()
 end)
 flush()
+if #refused == 0 then return string.rep('1', #packed / 7) end
+local results = {}
+for i = 1, #packed / 7 do results[i] = '1' end
+for _, i in ipairs(refused) do results[i] = '0' end
 return table.concat(results)
 """
 )
