@@ -14,12 +14,12 @@ from esd.run.options import RunOptions
 from esd.run.simulation import simulate_run
 from esd.run.stream import first_samples, global_batches
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.jobs import RowLimitPolicy
+from esd.services.domain.jobs import JobSpec, RowLimitPolicy
 from esd.services.domain.tables import OptimizerKind
 from testbed.auc import exact_auc
 from tests.support import training
 from tests.support.models import assert_same_model, distance, model_arrays
-from tests.support.reference import TrainedModel, train_reference
+from tests.support.reference import TrainedModel, train_in_other_orders, train_reference
 
 BASE = RunOptions(
     workers=2,
@@ -171,15 +171,9 @@ def stream(options: RunOptions):
     return global_batches(first_samples(options.open(1024), options.iterations * size), size)
 
 
-def reference(options: RunOptions, shuffled_by: np.random.Generator | None = None) -> TrainedModel:
-    """As one process trains it; with the samples of each batch in another order on demand."""
+def job_of(options: RunOptions) -> JobSpec:
     dataset = options.open(1024)
-    job = options.job(features=dataset.features, dense_features=dataset.dense_features, parameter_servers=("none",))
-    batches = list(stream(options))
-    if shuffled_by is None:
-        return train_reference(job, batches)
-    orders = [shuffled_by.permutation(len(batch)) for batch in batches]
-    return train_reference(job, [batch[order] for batch, order in zip(batches, orders, strict=True)], orders)
+    return options.job(features=dataset.features, dense_features=dataset.dense_features, parameter_servers=("none",))
 
 
 def distances(rows: np.ndarray, dense: Mapping[str, np.ndarray], expected: TrainedModel) -> np.ndarray:
@@ -190,7 +184,7 @@ def distances(rows: np.ndarray, dense: Mapping[str, np.ndarray], expected: Train
 def distances_of_one_process_to_itself(options: RunOptions, expected: TrainedModel) -> np.ndarray:
     """The largest that other orders of summation give: 1e-7, unless Adagrad or Adam take a whole step for a gradient
     that is rounding noise (docs/semantics.md, "Optimizers"), which depends on the processor."""
-    others = [reference(options, np.random.default_rng(seed)) for seed in range(4)]
+    others = train_in_other_orders(job_of(options), list(stream(options)))
     return np.max([distances(other.rows, other.dense, expected) for other in others], axis=0)
 
 
@@ -198,7 +192,7 @@ def distances_of_one_process_to_itself(options: RunOptions, expected: TrainedMod
 def test_a_cluster_trains_the_model_of_one_machine(case: Cluster, tmp_path: Path, redis_url: str) -> None:
     store = redis_url if case.store == "redis" else case.store
     result = training.run(case.options, store=store, shards=case.shards, out=tmp_path)
-    expected = reference(case.options)
+    expected = train_reference(job_of(case.options), stream(case.options))
     tolerance = 1e-3 if case.options.optimizer is OptimizerKind.ADAM else 1e-4
 
     model = model_arrays(tmp_path / "model")
