@@ -27,7 +27,7 @@ import numpy as np
 
 from esd.cli.console import messages
 from esd.cli.report import print_json
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.driver import drive
 from esd.run.events import on_progress
 from esd.run.options import RunOptions
@@ -46,7 +46,7 @@ REDONE = 4  # iterations between the cut and the fault, at least: it comes when 
 AFTER = 300  # iterations that are left at the cut: writing the checkpoint of a large table takes as long as many
 OPTIONS = RunOptions(workers=2, links="10g", batch=BATCH // 2, cache_rows=120_000)
 
-VICTIMS: dict[str, Callable[[LocalCluster], ServiceProcess]] = {
+VICTIMS: dict[str, Callable[[LocalServices], ServiceProcess]] = {
     "worker": lambda cluster: cluster.workers[1],
     "dispatcher": lambda cluster: cluster.dispatcher,
     "ps_server": lambda cluster: cluster.parameter_servers[0],
@@ -76,13 +76,13 @@ class Recovered(Exception):
 class Fault:
     """Kills a process once, and measures until all have trained an iteration of the next epoch."""
 
-    def __init__(self, victim: Callable[[LocalCluster], ServiceProcess], iteration: int) -> None:
+    def __init__(self, victim: Callable[[LocalServices], ServiceProcess], iteration: int) -> None:
         self._victim = victim
         self._iteration = iteration
         self._struck: float | None = None
         self._epoch = 0
 
-    def __call__(self, cluster: LocalCluster, state: JobState) -> None:
+    def __call__(self, cluster: LocalServices, state: JobState) -> None:
         """Sees every polled state. Raises Recovered at the end."""
         if self._struck is None:
             if state.iterations_confirmed >= self._iteration and state.checkpoint:
@@ -95,12 +95,12 @@ class Fault:
 async def train(
     stream: NewRows | TrainingStream, options: RunOptions, store: dict[str, Any],
     shape: tuple[tuple[Feature, ...], tuple[str, ...]], place: Path,
-    watch: Callable[[LocalCluster, JobState], None],
+    watch: Callable[[LocalServices, JobState], None],
 ) -> JobState:  # fmt: skip
     """Trains a stream of these features on local processes that are started again when they die."""
     caches = [options.cache_rows or 0] * options.workers
     async with (
-        LocalCluster(shards=1, worker_links=options.bandwidths(), cache_rows=caches, logs=place, **store) as cluster,
+        LocalServices(shards=1, worker_links=options.bandwidths(), cache_rows=caches, logs=place, **store) as cluster,
         AsyncDispatcherClient(cluster.dispatcher.address) as client,
     ):
         servers = tuple(server.address for server in cluster.parameter_servers)
@@ -154,7 +154,7 @@ def overhead(iterations: int) -> dict[str, Any]:
     stream = training_stream(options)
     seen: list[tuple[int, float]] = []  # iterations, and when they were first seen to be confirmed
 
-    def watch(_: LocalCluster, state: JobState) -> None:
+    def watch(_: LocalServices, state: JobState) -> None:
         if not seen or state.iterations_confirmed > seen[-1][0]:
             seen.append((state.iterations_confirmed, time.monotonic()))
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from benchmarks.recovery import VICTIMS, Fault, NewRows, Recovered, train
 from esd.cli.report import print_json
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.options import RunOptions
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.features import numbered_ids
@@ -48,7 +48,7 @@ class Place:
     """A store, and where it keeps its data.
 
     Attributes:
-        options: of LocalCluster.
+        options: of LocalServices.
         logs: directory of the services' logs.
         data: directory of checkpoints or rows.
         redis: process of Redis; 0: none.
@@ -102,7 +102,7 @@ class Course:
     decision_seconds: float = 0.0
     _sampled: float = 0.0
 
-    def see(self, cluster: LocalCluster, state: JobState) -> None:
+    def see(self, cluster: LocalServices, state: JobState) -> None:
         """Sees every polled state."""
         now = time.monotonic()
         self.decision_seconds = state.decision_median_seconds
@@ -153,7 +153,7 @@ def measure(store: str, millions: float, arguments: argparse.Namespace) -> dict[
     with opened(store) as place:
         course = Course(place)
 
-        def watch(cluster: LocalCluster, state: JobState) -> None:
+        def watch(cluster: LocalServices, state: JobState) -> None:
             nonlocal disk
             if state.checkpoint < grows_for:
                 course.see(cluster, state)

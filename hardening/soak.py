@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.driver import drive
 from esd.run.events import on_progress
 from esd.run.options import RunOptions
@@ -98,7 +98,7 @@ async def soak(options: RunOptions, store: str, folder: Path) -> dict[str, Cours
     stream = training_stream(options)
     courses: dict[str, Course] = {}
     async with (
-        LocalCluster(
+        LocalServices(
             shards=1,
             store=store,
             worker_links=options.bandwidths(),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.e2e.bounds import observed
 from benchmarks.e2e.processors import ProcessorTime
 from esd.dispatcher.core.feedback import Feedback
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.driver import drive
 from esd.run.events import on_progress
 from esd.run.options import BALANCED, RunOptions
@@ -69,7 +69,7 @@ class _Look:
     processors: Mapping[str, ProcessorTime]
 
     @classmethod
-    def at_services(cls, cluster: LocalCluster, state: JobState) -> _Look:
+    def at_services(cls, cluster: LocalServices, state: JobState) -> _Look:
         """Reads the state of the services now. Raises ProcessLookupError if a service has ended."""
         pids = {service.name: service.process.pid for service in cluster.services} | {SELF: os.getpid()}
         return cls(state, time.perf_counter(), {name: ProcessorTime.of(pid) for name, pid in pids.items()})
@@ -101,7 +101,7 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
         logs = Path(folder)
         decisions = logs / "decisions" if chosen.workloads == BALANCED else None  # a log takes processor time
         async with (
-            LocalCluster(
+            LocalServices(
                 shards=shards,
                 store="memory",
                 worker_links=chosen.bandwidths(),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.quality.samples import Samples, batches
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.driver import drive
 from esd.run.held_out import watched
 from esd.run.options import RunOptions
@@ -27,7 +27,7 @@ def train(samples: Samples, chosen: RunOptions, seeds: Sequence[int], tell: Tell
 
 async def _train(samples: Samples, chosen: RunOptions, seeds: Sequence[int], tell: Tell, logs: Path) -> None:
     async with (
-        LocalCluster(
+        LocalServices(
             shards=1,
             store="memory",
             worker_links=chosen.bandwidths(),

@@ -43,10 +43,10 @@ async def _directly(_worker: str, address: str) -> str:
     return address
 
 
-class LocalCluster:
+class LocalServices:
     """Parameter servers, a dispatcher and workers as processes of this machine, started and ended by a `with` block.
 
-        async with LocalCluster(worker_links=[12.5e6, 1.25e6], cache_rows=[8000, 8000], logs=Path("logs")) as cluster:
+        async with LocalServices(worker_links=[12.5e6, 1.25e6], cache_rows=[8000, 8000], logs=Path("logs")) as cluster:
             async with AsyncDispatcherClient(cluster.dispatcher.address) as client:
                 ...
 

@@ -23,7 +23,7 @@ from esd.run.output_events import GraphsNotWritten, RecordKept, RecordNotKept
 from esd.services.domain.state import Evaluation, JobState, Quality
 
 if TYPE_CHECKING:
-    from esd.run.cluster import LocalCluster
+    from esd.run.cluster import LocalServices
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Started:
     first_iteration: int
     iterations: int | None
     page: str | None = None
-    cluster: LocalCluster | None = None
+    cluster: LocalServices | None = None
 
     def __str__(self) -> str:
         return f"table {self.table}" if self.page is None else f"live: {self.page}"

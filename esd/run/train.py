@@ -15,7 +15,7 @@ from esd.data.hot_batches import HotBatches
 from esd.dispatcher.core.planner import check_job
 from esd.run.best import BestModel, ModelWriter
 from esd.run.cache_size import CacheSize
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.driver import drive, going_on
 from esd.run.events import (
     CacheBounded,
@@ -138,7 +138,7 @@ async def train(
     if cache.bounded:
         listener(CacheBounded(cache.rows))
     with _log_directory(out) as logs:
-        async with LocalCluster(
+        async with LocalServices(
             worker_links=options.bandwidths(),
             cache_rows=[cache.rows] * options.workers,
             logs=logs,
@@ -212,7 +212,7 @@ async def train_attached(
 
 
 async def train_on(
-    cluster: LocalCluster,
+    cluster: LocalServices,
     prepared: PreparedRun,
     listener: Listener = ignore,
     *,

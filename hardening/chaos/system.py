@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.driver import drive, going_on
 from esd.run.events import Event, Listener, Progressed, ignore
 from esd.run.export import export_model
@@ -83,7 +83,7 @@ class System:
         stream: the samples.
     """
 
-    cluster: LocalCluster
+    cluster: LocalServices
     worker_links: list[CuttableProxy]
     store_links: list[CuttableProxy]
     driver_link: CuttableProxy
@@ -133,7 +133,7 @@ async def run(
             return links[-1].address
 
         cluster = await stack.enter_async_context(
-            LocalCluster(
+            LocalServices(
                 shards=training.shards,
                 store="memory" if isinstance(store, Path) else store,
                 worker_links=options.bandwidths(),
@@ -174,6 +174,6 @@ async def run(
         return await _supervised(cluster, absentee).see_through(work(), RESTARTS, listener)
 
 
-def _supervised(cluster: LocalCluster, absentee: int | None) -> Supervisor:
+def _supervised(cluster: LocalServices, absentee: int | None) -> Supervisor:
     there: list[ServiceProcess] = [worker for slot, worker in enumerate(cluster.workers) if slot != absentee]
     return replace(cluster.supervisor, workers=there)

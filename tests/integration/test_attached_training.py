@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from esd.cli.main import app
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.options import RunOptions
 from esd.run.simulation import simulate_run
 from esd.run.train import train_attached
@@ -25,7 +25,7 @@ OPTIONS = RunOptions(
 
 async def test_a_run_on_running_services_is_as_simulated_and_leaves_them_running(tmp_path: Path) -> None:
     links = OPTIONS.bandwidths()
-    async with LocalCluster(
+    async with LocalServices(
         shards=2, store="memory", worker_links=links, cache_rows=[OPTIONS.cache_rows] * 2, logs=tmp_path
     ) as cluster:
         servers = ",".join(server.address for server in cluster.parameter_servers)

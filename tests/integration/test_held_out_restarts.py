@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.options import RunOptions
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from tests.support import training
@@ -35,7 +35,7 @@ def undisturbed() -> dict[str, Any]:
     return result
 
 
-async def start_driver(cluster: LocalCluster) -> Process:
+async def start_driver(cluster: LocalServices) -> Process:
     """Starts `esd train` as OPTIONS say, as a process that can be killed."""
     servers = ",".join(server.address for server in cluster.parameter_servers)
     said = {
@@ -52,7 +52,7 @@ async def start_driver(cluster: LocalCluster) -> Process:
 
 @pytest.mark.parametrize("victims", [("driver",), ("driver", "dispatcher")], ids=" and ".join)
 async def test_patience_survives(victims: tuple[str, ...], undisturbed: dict[str, Any], tmp_path: Path) -> None:
-    async with LocalCluster(
+    async with LocalServices(
         shards=1, store="memory", worker_links=OPTIONS.bandwidths(), cache_rows=[1500] * 2, logs=tmp_path
     ) as cluster:
         supervisor = asyncio.create_task(cluster.supervisor.supervise(5))

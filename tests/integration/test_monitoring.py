@@ -16,7 +16,7 @@ import pytest
 
 from deploy.grafana import dashboard
 from esd.protos import inference_pb2_grpc
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.driver import drive
 from esd.run.held_out import watched
 from esd.run.options import RunOptions
@@ -86,7 +86,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     ):
         chosen = training_stream(OPTIONS)
         stream = GroupedStream(chosen.dataset, chosen.limit, chosen.batch_size, chosen.whole)
-        cluster_context = LocalCluster(
+        cluster_context = LocalServices(
             shards=1, store=redis.url, worker_links=OPTIONS.bandwidths(), cache_rows=[400, 400], logs=directory
         )
         cluster = runner.run(cluster_context.__aenter__())

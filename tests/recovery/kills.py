@@ -13,7 +13,7 @@ import pytest
 
 from esd.dispatcher.core.sync.flush_ahead import LOOKAHEAD
 from esd.run import prepare
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.options import RunOptions
 from esd.run.services import ServiceProcess
 from esd.run.stream import OpenData, TrainingStream, training_stream
@@ -43,12 +43,12 @@ PATIENCE_SECONDS = 240
 class Interruption:
     """Does something once, when this number of iterations is confirmed and there is a checkpoint."""
 
-    def __init__(self, what: Callable[[LocalCluster], object], iteration: int = KILLED_AT) -> None:
+    def __init__(self, what: Callable[[LocalServices], object], iteration: int = KILLED_AT) -> None:
         self._what = what
         self.iteration = iteration
         self.over = threading.Event()
 
-    def __call__(self, cluster: LocalCluster, state: JobState) -> None:
+    def __call__(self, cluster: LocalServices, state: JobState) -> None:
         if not self.over.is_set() and state.iterations_confirmed >= self.iteration and state.checkpoint > 0:
             self._what(cluster)
             self.over.set()
@@ -57,12 +57,12 @@ class Interruption:
 class Killer(Interruption):
     """Kills one process."""
 
-    def __init__(self, choose: Callable[[LocalCluster], ServiceProcess], iteration: int = KILLED_AT) -> None:
+    def __init__(self, choose: Callable[[LocalServices], ServiceProcess], iteration: int = KILLED_AT) -> None:
         super().__init__(self._kill, iteration)
         self._choose = choose
         self.killed: str | None = None
 
-    def _kill(self, cluster: LocalCluster) -> None:
+    def _kill(self, cluster: LocalServices) -> None:
         service = self._choose(cluster)
         self.killed = service.name
         service.process.send_signal(signal.SIGKILL)
@@ -104,15 +104,15 @@ def interrupted_run(options: RunOptions, interruption: Interruption, **where: An
         return training.run(options, watch=interruption, **where)
 
 
-def worker(cluster: LocalCluster) -> ServiceProcess:
+def worker(cluster: LocalServices) -> ServiceProcess:
     return cluster.workers[1]
 
 
-def dispatcher(cluster: LocalCluster) -> ServiceProcess:
+def dispatcher(cluster: LocalServices) -> ServiceProcess:
     return cluster.dispatcher
 
 
-def parameter_server(cluster: LocalCluster) -> ServiceProcess:
+def parameter_server(cluster: LocalServices) -> ServiceProcess:
     return cluster.parameter_servers[-1]
 
 

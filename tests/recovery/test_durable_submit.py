@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.driver import drive
 from esd.run.events import on_progress
 from esd.run.export import export_model
@@ -67,11 +67,11 @@ class ReadOnce:
 @asynccontextmanager
 async def running(
     tmp_path: Path, **store: object
-) -> AsyncIterator[tuple[LocalCluster, AsyncDispatcherClient, JobSpec]]:
+) -> AsyncIterator[tuple[LocalServices, AsyncDispatcherClient, JobSpec]]:
     """A cluster of local processes that are started again when they die."""
     stream = training_stream(OPTIONS)
     async with (
-        LocalCluster(
+        LocalServices(
             shards=1, worker_links=OPTIONS.bandwidths(), cache_rows=[500] * 2, logs=tmp_path, **store
         ) as cluster,
         AsyncDispatcherClient(cluster.dispatcher.address) as client,

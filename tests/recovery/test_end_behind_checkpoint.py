@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.driver import drive
 from esd.run.events import on_progress
 from esd.run.export import export_model
@@ -52,7 +52,7 @@ async def _paused(options: RunOptions, deaths: int, folder: Path) -> tuple[JobSp
     """Trains; when all is covered by a checkpoint, a worker dies, and when it is back, the stream ends."""
     stream, may_end = training_stream(options), threading.Event()
     async with (
-        LocalCluster(
+        LocalServices(
             shards=2, store="memory", worker_links=options.bandwidths(), cache_rows=[600, 600], logs=folder
         ) as cluster,
         AsyncDispatcherClient(cluster.dispatcher.address) as client,

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from esd.cli import checkpoint
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.options import RunOptions
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.state import JobState
@@ -71,11 +71,11 @@ def test_a_directory_that_is_not_there_is_not_taken_for_an_empty_one(tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
-def refused_while_live(place: Place) -> Callable[[LocalCluster, JobState], None]:
+def refused_while_live(place: Place) -> Callable[[LocalServices, JobState], None]:
     """Once, within the run: its checkpoints can be listed, but not gone back to."""
     seen = []
 
-    def watch(_: LocalCluster, state: JobState) -> None:
+    def watch(_: LocalServices, state: JobState) -> None:
         if state.checkpoint >= 32 and not seen:
             seen.append(place.checkpoints())
             assert state.checkpoint <= seen[0][-1]  # others may have come since the state was described

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from esd.dispatcher.service.settings import DispatcherSettings
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.driver import drive
 from esd.run.events import on_progress
 from esd.run.export import export_model
@@ -75,7 +75,7 @@ def test_a_killed_worker_comes_back_and_all_go_on_from_the_checkpoint(undisturbe
 def test_a_worker_that_is_stopped_in_order_comes_back_too(undisturbed, tmp_path):
     """SIGTERM: its exit code is 0, and the job is not over."""
 
-    def stop(cluster: LocalCluster) -> None:
+    def stop(cluster: LocalServices) -> None:
         cluster.workers[1].process.send_signal(signal.SIGTERM)
 
     result = interrupted_run(OPTIONS, Interruption(stop), store="memory", shards=2, out=tmp_path)
@@ -91,7 +91,7 @@ def test_a_killed_dispatcher_takes_the_job_up_at_the_checkpoint(undisturbed, tmp
 
 
 def test_a_dispatcher_that_stood_still_for_longer_than_a_lease_reads_what_workers_sent_meanwhile(undisturbed, tmp_path):
-    def stand_still(cluster: LocalCluster) -> None:
+    def stand_still(cluster: LocalServices) -> None:
         cluster.dispatcher.process.send_signal(signal.SIGSTOP)
         time.sleep(1.5 * DispatcherSettings().lease_seconds)
         cluster.dispatcher.process.send_signal(signal.SIGCONT)
@@ -222,7 +222,7 @@ def test_a_dispatcher_may_die_again_while_it_is_started(undisturbed, tmp_path):
             killed.append(service.process)
             service.process.kill()
 
-    def kill(cluster: LocalCluster) -> None:
+    def kill(cluster: LocalServices) -> None:
         tasks.append(asyncio.create_task(kill_twice(cluster.dispatcher)))
 
     tasks: list[asyncio.Task[None]] = []
@@ -234,7 +234,7 @@ def test_a_dispatcher_may_die_again_while_it_is_started(undisturbed, tmp_path):
 def test_a_parameter_server_may_die_while_the_model_is_fetched(undisturbed, tmp_path):
     killed = []
 
-    def watch(cluster: LocalCluster, state: JobState) -> None:
+    def watch(cluster: LocalServices, state: JobState) -> None:
         if state.phase is JobPhase.FINISHED:  # the last state that is polled
             killed.append(cluster.parameter_servers[0].process)
             killed[0].kill()
@@ -258,7 +258,7 @@ async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path)
     settings = {"shards": 1, "store": "memory", "worker_links": options.bandwidths(), "cache_rows": [600] * 3}
     restarts, back = [], threading.Event()
     async with (
-        LocalCluster(**settings, logs=tmp_path, rejoin_seconds=2.0) as cluster,
+        LocalServices(**settings, logs=tmp_path, rejoin_seconds=2.0) as cluster,
         AsyncDispatcherClient(cluster.dispatcher.address) as client,
         asyncio.TaskGroup() as tasks,
     ):
@@ -296,7 +296,7 @@ async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path)
 def test_redis_may_be_killed_and_started_again(undisturbed, tmp_path, own_redis):
     """With appendfsync always, nothing that was acknowledged is lost."""
 
-    def kill(_: LocalCluster) -> None:
+    def kill(_: LocalServices) -> None:
         own_redis.kill()
         own_redis.start()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.services import ServiceProcess
 from esd.services.domain.state import JobPhase, JobState
 from tests.recovery import kills
@@ -23,10 +23,10 @@ PAUSED = replace(OPTIONS, links="1g", iterations=40)
 class KilledAtNight(kills.Killer):
     """Kills one process when the stream pauses; the pause is over when the process has been started again."""
 
-    def __init__(self, choose: Callable[[LocalCluster], ServiceProcess]) -> None:
+    def __init__(self, choose: Callable[[LocalServices], ServiceProcess]) -> None:
         super().__init__(choose, AHEAD - kills.AHEAD)
 
-    def __call__(self, cluster: LocalCluster, state: JobState) -> None:
+    def __call__(self, cluster: LocalServices, state: JobState) -> None:
         if self.killed is None and state.iterations_confirmed == AHEAD and state.checkpoint > 0:
             service = self._choose(cluster)
             self.killed, self._pid = service.name, service.process.pid
@@ -38,7 +38,7 @@ class KilledAtNight(kills.Killer):
 class RecoveredAtNight(KilledAtNight):
     """The same; the pause is over when the job has recovered, for which no new samples may be needed."""
 
-    def __call__(self, cluster: LocalCluster, state: JobState) -> None:
+    def __call__(self, cluster: LocalServices, state: JobState) -> None:
         if self.killed is None:
             super().__call__(cluster, state)
         elif state.recoveries and state.phase is JobPhase.RUNNING and state.iterations_confirmed == AHEAD:

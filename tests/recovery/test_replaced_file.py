@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.options import RunOptions
 from esd.services.domain.errors import InvalidArgument
 from tests.recovery.kills import Interruption, dispatcher, interrupted_run, worker
@@ -36,7 +36,7 @@ def options(tmp_path: Path) -> RunOptions:
 
 
 def test_a_dispatcher_that_dies_after_the_file_was_replaced_ends_the_run_with_the_file_s_name(options, tmp_path):
-    def replace_and_kill(cluster: LocalCluster) -> None:
+    def replace_and_kill(cluster: LocalServices) -> None:
         write(tmp_path / "day.csv", 10_000)
         dispatcher(cluster).process.kill()
 
@@ -46,7 +46,7 @@ def test_a_dispatcher_that_dies_after_the_file_was_replaced_ends_the_run_with_th
 
 
 def test_a_worker_that_dies_after_the_file_was_replaced_trains_the_file_that_is_open(options, tmp_path):
-    def replace_and_kill(cluster: LocalCluster) -> None:
+    def replace_and_kill(cluster: LocalServices) -> None:
         write(tmp_path / "day.csv", 10_000)
         worker(cluster).process.kill()
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from esd.cli import checkpoint
 from esd.run import valkey
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from tests.recovery.kills import OPTIONS, Interruption, assert_same_run, interrupted_run
 from tests.support import training
 from tests.support.models import assert_same_model
@@ -26,19 +26,19 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     return path, training.run(OPTIONS, store="memory", shards=2, out=path)
 
 
-def kill_valkey(cluster: LocalCluster) -> None:
+def kill_valkey(cluster: LocalServices) -> None:
     (server,) = children_of(cluster.stores[0].process.pid)
     os.kill(int(server), signal.SIGKILL)
 
 
-def kill_its_parent(cluster: LocalCluster) -> None:
+def kill_its_parent(cluster: LocalServices) -> None:
     """The kernel then ends the server, too, which would otherwise keep the port and the data."""
     cluster.stores[0].process.send_signal(signal.SIGKILL)
 
 
 @pytest.mark.parametrize("kill", [kill_valkey, kill_its_parent])
 def test_a_killed_valkey_is_started_again_with_all_that_it_has_acknowledged(
-    kill: Callable[[LocalCluster], None], undisturbed: tuple[Path, dict], tmp_path: Path
+    kill: Callable[[LocalServices], None], undisturbed: tuple[Path, dict], tmp_path: Path
 ) -> None:
     result = interrupted_run(OPTIONS, Interruption(kill), store=valkey.STORE, shards=2, out=tmp_path)
     assert_same_run(result, tmp_path, undisturbed)
@@ -54,7 +54,7 @@ def test_the_data_of_a_run_is_kept_and_goes_on(undisturbed: tuple[Path, dict], t
         assert result.exit_code == 0, result.exception
         return result
 
-    def refused_meanwhile(_: LocalCluster) -> None:
+    def refused_meanwhile(_: LocalServices) -> None:
         result = CliRunner().invoke(checkpoint.app, ["list", "--store", valkey.STORE, "--checkpoint-dir", str(kept)])
         assert f"another Valkey serves {kept / 'valkey'}" in str(result.exception)
 

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.events import Event, Listener, Progressed, Started
 from esd.run.options import RunOptions
 from esd.run.results import Result
 from esd.run.train import train
 from esd.services.domain.state import JobState
 
-Watch = Callable[[LocalCluster, JobState], None]
+Watch = Callable[[LocalServices, JobState], None]
 
 
 def print_event(event: Event) -> None:
@@ -25,7 +25,7 @@ def print_event(event: Event) -> None:
 
 def watching(watch: Watch, listener: Listener = print_event) -> Listener:
     """A listener that hands the cluster and each state of the job to `watch`, and every event to `listener`."""
-    clusters: list[LocalCluster] = []
+    clusters: list[LocalServices] = []
 
     def see(event: Event) -> None:
         listener(event)

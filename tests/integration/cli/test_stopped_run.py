@@ -12,7 +12,7 @@ import pytest
 
 from esd.cli.shown_run import ShownRun
 from esd.cli.stopping import run_until_stopped
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.options import RunOptions
 from esd.run.results import Result
 from esd.run.train import train
@@ -40,10 +40,10 @@ def shown_run(
         return run_until_stopped(work).result()
 
 
-def stop_late(number: int = signal.SIGINT) -> Callable[[LocalCluster, JobState], None]:
+def stop_late(number: int = signal.SIGINT) -> Callable[[LocalServices, JobState], None]:
     """Sends Ctrl-C's signal, or another one, once there is a checkpoint."""
 
-    def watch(_: LocalCluster, state: JobState) -> None:
+    def watch(_: LocalServices, state: JobState) -> None:
         if state.checkpoint >= 10:
             signal.raise_signal(number)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.events import Checkpointed, Ended, EpochTrained, Evaluated, Event, Progressed, Resumed, Started
 from esd.run.options import RunOptions
 from esd.run.prepare import prepare
@@ -83,7 +83,7 @@ async def test_a_run_that_is_cancelled_ends_its_services_and_is_resumed(tmp_path
         data="synthetic:zipf?samples=4000&fields=4&keys=500", workers=1, links="1m", batch=10, dim=4, cache_rows=100,
         checkpoint_every=5, iterations=120,
     )  # fmt: skip
-    clusters: list[LocalCluster] = []
+    clusters: list[LocalServices] = []
     reached = asyncio.Event()
 
     def listen(event: Event) -> None:
@@ -111,7 +111,7 @@ async def test_a_run_that_is_cancelled_ends_its_services_and_is_resumed(tmp_path
 
 async def test_two_runs_on_one_cluster_are_trained_one_after_the_other(tmp_path: Path) -> None:
     first = prepare(OPTIONS, table="first")
-    async with LocalCluster(
+    async with LocalServices(
         worker_links=OPTIONS.bandwidths(), cache_rows=[300] * 2, logs=tmp_path, job=first.job
     ) as cluster:
         run = await train_on(cluster, first)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 
 
 async def test_the_port_of_a_service_is_its_own_while_it_is_away(tmp_path: Path) -> None:
-    async with LocalCluster(shards=1, store="memory", worker_links=[1e6], cache_rows=[100], logs=tmp_path) as cluster:
+    async with LocalServices(shards=1, store="memory", worker_links=[1e6], cache_rows=[100], logs=tmp_path) as cluster:
         (worker,) = cluster.workers
         await worker.wait_ready()
         for service in cluster.services:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.events import Event, Started, VariableUnread
 from esd.run.options import RunOptions
 from esd.run.train import train
@@ -65,5 +65,5 @@ async def test_a_setting_of_another_place_ends_a_run_before_anything_is_made(
         await train(OPTIONS, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     with pytest.raises(SettingsError, match="ESD_PS_LISTEN"):
-        async with LocalCluster(worker_links=[1e6], cache_rows=[100], logs=tmp_path):
+        async with LocalServices(worker_links=[1e6], cache_rows=[100], logs=tmp_path):
             pytest.fail("the cluster has started")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from esd.run.cluster import LocalCluster
+from esd.run.cluster import LocalServices
 from esd.run.services import ServiceFailed
 from tests.support.certificates import Certificates
 from tests.support.redis_encrypted import encrypted_redis_server
@@ -21,7 +21,7 @@ def command_line(process: int) -> bytes:
 
 async def command_line_of_a_server(store: str, logs: Path) -> bytes:
     """Starts the services for a store, and returns how its parameter server was called."""
-    async with LocalCluster(shards=1, store=store, worker_links=[], cache_rows=[], logs=logs) as cluster:
+    async with LocalServices(shards=1, store=store, worker_links=[], cache_rows=[], logs=logs) as cluster:
         return command_line(cluster.parameter_servers[0].process.pid)
 
 
