@@ -82,8 +82,8 @@ def assert_trained(
 ) -> None:
     """A model's folder beside a model that one process has trained: ids and versions exactly, numbers in norm.
 
-    Numbers may be further apart than the tolerance if those of one process are, whose sums have other orders: at most
-    twice as far. Adagrad and Adam take a whole step for a gradient that is rounding noise (docs/semantics.md).
+    Numbers may be further apart than the tolerance, at most twice as far as the numbers of one process are from the
+    numbers that it has when its sums have another order.
     """
     model, apart = model_arrays(path), dict[str, float]()
     for name, table in expected.tables.items():
