@@ -117,6 +117,7 @@ class Encoder {
 
   // Sets of workers as their words, the lowest first.
   void sets(Message& message, unsigned field, Span column) const {
+    if (column.size == 0) return;
     const WorkerSet* const sets = arena_.sets.data() + column.begin;
     if constexpr (kMaxWorkers <= 64) {
       message.column(field, &sets->bits, column.size);
