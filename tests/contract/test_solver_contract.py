@@ -236,7 +236,7 @@ HALF = np.array([2, 2], np.int32)
         (GOOD, np.array([2, 1, 1], np.int32), None, "3 capacities given for 2 workers"),
         (np.ones((0, 2), np.int32), np.zeros(2, np.int32), None, "0 rows"),
         (np.ones((4, 0), np.int32), np.zeros(0, np.int32), None, "0 columns"),
-        (np.ones((129, 129), np.int32), np.ones(129, np.int32), None, "129 (columns.*1..128|workers, a CUDA solver takes at most 64)"),
+        (np.ones((129, 129), np.int32), np.ones(129, np.int32), None, "129 (columns.*1..128|workers.*most 64)"),
         (GOOD, HALF, np.array([0.0, np.nan]), "price of worker 1 is nan"),
         (GOOD, HALF, np.zeros(3), "3 prices given for 2 workers"),
         (GOOD, HALF, np.zeros(2, np.float32), "prices must be int64 or float64"),
