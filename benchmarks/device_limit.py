@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from esd.dispatcher.solvers import get_solver
+from benchmarks.solver import measure
+from esd.dispatcher.solvers import Solution, get_solver
 from esd.dispatcher.solvers.cuda import to_host
 from esd.dispatcher.solvers.cuda.device import open_device
 from testbed.cost_families import FAMILIES
@@ -44,15 +45,10 @@ def main() -> None:
                 sys.stdout.write(f"| {family} | {workers} | {samples} | {copied:.3f} | {solved:.3f} |\n")
 
 
-def _milliseconds(solve: Callable[[], object]) -> float:
-    """Returns the median time of at least five solves after a first one, which may compile a kernel."""
+def _milliseconds(solve: Callable[[], Solution]) -> float:
+    """Returns the median time of a solve, after a first one, which may compile a kernel."""
     solve()
-    times: list[float] = []
-    end = time.perf_counter() + _SECONDS
-    while time.perf_counter() < end or len(times) < 5:
-        started = time.perf_counter()
-        solve()
-        times.append(time.perf_counter() - started)
+    times, _ = measure(lambda: lambda: solve().cost, _SECONDS, time.perf_counter)
     return 1e3 * statistics.median(times)
 
 

@@ -152,7 +152,7 @@ def _case(n: int, m: int, family: str, solvers: Sequence[str], seconds: float) -
             prepare = partial(yardsticks[solver].prepare, costs, capacities)
         else:
             continue
-        times, total = _measure(prepare, seconds, time.perf_counter if cuda else time.thread_time)
+        times, total = measure(prepare, seconds, time.perf_counter if cuda else time.thread_time)
         if times:
             optimal = math.isclose(total, reference.cost, rel_tol=tolerance)
             ms = [1e3 * t for t in times]
@@ -183,7 +183,7 @@ def _ours(name: str, costs: Costs, capacities: NDArray[np.int32], earlier: Costs
     return lambda: solve
 
 
-def _measure(prepare: Prepare, seconds: float, clock: Callable[[], float]) -> tuple[list[float], float]:
+def measure(prepare: Prepare, seconds: float, clock: Callable[[], float]) -> tuple[list[float], float]:
     """Returns the times of repeated solves, and the total cost; no times where the solver cannot take the instance."""
     times: list[float] = []
     total = float("nan")

@@ -91,33 +91,11 @@ class RowSizes:
         self.of_sample = min(declared, MAX_SAMPLE_IDS * max(of_tables))
         self._first_row = row_bytes[0]
         self._row_bytes = np.array(row_bytes)
-        # Bytes per counted row: kinds of operations by the engine's 8 counters of each table, [3, 8 T]. The counter of
-        # all pulls includes pulls without state, which the last counter corrects by the (negative) difference in size.
-        self._moved = np.hstack(
-            [
-                np.array(
-                    [
-                        [row, 0, 0, 0, 0, 0, 0, values - row],
-                        [0, row, gradient, 0, 0, 0, 0, 0],
-                        [0, 0, 0, row, gradient, 0, 0, 0],
-                    ]
-                )
-                for row, gradient, values in zip(row_bytes, gradient_bytes, value_bytes, strict=True)
-            ]
-        )
-        # The same bytes by kind and direction: rows and requests for them up, gradients up, rows down.
-        self._carried = np.hstack(
-            [
-                np.array(
-                    [
-                        [ROW_KEY_BYTES, row, 0, row, 0, 0, 0, 0],
-                        [0, 0, gradient, 0, gradient, 0, 0, 0],
-                        [row - ROW_KEY_BYTES, 0, 0, 0, 0, 0, 0, values - row],
-                    ]
-                )
-                for row, gradient, values in zip(row_bytes, gradient_bytes, value_bytes, strict=True)
-            ]
-        )
+        # Bytes per counted row, by the engine's 8 counters of each table, [3, 8 T]. The counter of all pulls includes
+        # pulls without state, which the last counter corrects by the (negative) difference in size.
+        sizes = list(zip(row_bytes, gradient_bytes, value_bytes, strict=True))
+        self._moved = np.hstack([_moved_by_counter(*each) for each in sizes])
+        self._carried = np.hstack([_carried_by_counter(*each) for each in sizes])
 
     def cache_room(self, rows: int) -> int:
         """Returns the room, in units, of a cache for `rows` rows of the first table."""
@@ -132,22 +110,48 @@ class RowSizes:
 
     def moved_bytes(self, columns: IterationColumns) -> Operations:
         """Returns the bytes that the operations of an iteration move."""
-        counts = columns.table_counts
-        return Operations(*self._moved @ counts.reshape(-1, counts.shape[2]))
+        return Operations(*self._moved @ _by_worker(columns))
 
     def carried_bytes(self, columns: IterationColumns) -> tuple[NDArray[np.int64], ...]:
         """Returns the same bytes by kind and direction, int64 [n] each: rows up, gradients up, rows down.
 
         The id and version with which a row is asked for go up.
         """
-        counts = columns.table_counts
-        return tuple(self._carried @ counts.reshape(-1, counts.shape[2]))
+        return tuple(self._carried @ _by_worker(columns))
 
     def evicted_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
         """Returns the bytes of an iteration's evict pushes if all moved whole rows, [n]."""
         evicted = columns.table_counts[:, 3] + columns.table_counts[:, 4]
         moved: NDArray[np.int64] = self._row_bytes @ evicted
         return moved
+
+
+def _moved_by_counter(row: int, gradient: int, values: int) -> NDArray[np.int64]:
+    """Returns the bytes of miss pulls, update pushes and evict pushes for each counter of a table, [3, 8]."""
+    return np.array(
+        [
+            [row, 0, 0, 0, 0, 0, 0, values - row],
+            [0, row, gradient, 0, 0, 0, 0, 0],
+            [0, 0, 0, row, gradient, 0, 0, 0],
+        ]
+    )
+
+
+def _carried_by_counter(row: int, gradient: int, values: int) -> NDArray[np.int64]:
+    """Returns the same bytes by kind and direction: rows and requests for them up, gradients up, and rows down."""
+    return np.array(
+        [
+            [ROW_KEY_BYTES, row, 0, row, 0, 0, 0, 0],
+            [0, 0, gradient, 0, gradient, 0, 0, 0],
+            [row - ROW_KEY_BYTES, 0, 0, 0, 0, 0, 0, values - row],
+        ]
+    )
+
+
+def _by_worker(columns: IterationColumns) -> NDArray[np.int64]:
+    """Returns the counters of all tables, one table after the other, for each worker: [8 T, n]."""
+    counts = columns.table_counts
+    return counts.reshape(-1, counts.shape[2])
 
 
 class CostModel:

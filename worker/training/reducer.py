@@ -87,7 +87,7 @@ class Staged:
 
     def start(self, gradients: Tensor, *, zeros: bool = False) -> None:
         """See DenseReducer. The call waits until the device has computed the gradients."""
-        copy = torch.empty_like(gradients, device="cpu", pin_memory=True, requires_grad=False)
+        copy = torch.empty_like(gradients, device="cpu", pin_memory=True)
         copy.copy_(gradients.detach())
         self._on_host.start(copy, zeros=zeros)
         self._running.append((gradients, copy))
