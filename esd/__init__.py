@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from esd.hybrid import hybrid_dis
     from esd.local import LocalCluster
     from esd.model.trained import TrainedModel, load
+    from esd.run.events import StopRun
     from esd.services.clients.checkpoints import CheckpointClient
     from esd.services.clients.dispatcher import DispatcherClient
     from esd.services.clients.dispatcher_async import AsyncDispatcherClient
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from esd.services.runtime.security import Credentials
     from esd.session import Session
     from esd.tables import read
+    from esd.trackers import MLflow, OptunaPruning, TensorBoard, Tracker, WandB
     from esd.worker.models.inputs import Jagged, ModelInputs, SharedLists
     from esd.worker.models.model import Model
     from esd.worker.training.step import Step
@@ -110,6 +112,7 @@ __all__ = [
     "Lease",
     "LocalCluster",
     "Loss",
+    "MLflow",
     "MechanismOptions",
     "Membership",
     "Model",
@@ -120,6 +123,7 @@ __all__ = [
     "Negatives",
     "OptimizerKind",
     "OptimizerSpec",
+    "OptunaPruning",
     "ParameterServerConnection",
     "PhaseTimes",
     "PlanMessage",
@@ -138,13 +142,17 @@ __all__ = [
     "Session",
     "SharedLists",
     "Step",
+    "StopRun",
     "Sync",
     "TableClient",
     "TableOptions",
     "TableSpec",
+    "TensorBoard",
+    "Tracker",
     "TrainedModel",
     "TransferCounts",
     "Transfers",
+    "WandB",
     "WatchedPlans",
     "WorkerMoves",
     "WorkerPhase",
@@ -198,6 +206,7 @@ _MODULES = {
     "Loss": "esd.services.domain.losses",
     "MechanismOptions": "esd.services.domain.mechanisms",
     "Membership": "esd.services.domain.plans",
+    "MLflow": "esd.trackers",
     "Model": "esd.worker.models.model",
     "ModelInputs": "esd.worker.models.inputs",
     "ModelSpec": "esd.services.domain.jobs",
@@ -206,6 +215,7 @@ _MODULES = {
     "Negatives": "esd.services.domain.negatives",
     "OptimizerKind": "esd.services.domain.tables",
     "OptimizerSpec": "esd.services.domain.tables",
+    "OptunaPruning": "esd.trackers",
     "ParameterServerConnection": "esd.services.clients.parameter_server",
     "parse_dense_sum": "esd.services.domain.dense_sums",
     "parse_sync": "esd.services.domain.sync",
@@ -227,13 +237,17 @@ _MODULES = {
     "Session": "esd.session",
     "SharedLists": "esd.worker.models.inputs",
     "Step": "esd.worker.training.step",
+    "StopRun": "esd.run.events",
     "Sync": "esd.services.domain.sync",
     "TableClient": "esd.services.clients.tables",
     "TableOptions": "esd.data.schema",
     "TableSpec": "esd.services.domain.tables",
+    "TensorBoard": "esd.trackers",
+    "Tracker": "esd.trackers",
     "TrainedModel": "esd.model.trained",
     "TransferCounts": "esd.services.domain.reports",
     "Transfers": "esd.services.domain.plans",
+    "WandB": "esd.trackers",
     "WatchedPlans": "esd.services.domain.watched",
     "WorkerMoves": "esd.services.domain.watched",
     "WorkerPhase": "esd.services.domain.reports",

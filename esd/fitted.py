@@ -7,6 +7,7 @@ import contextlib
 import json
 import shutil
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -57,11 +58,13 @@ class Run:
         opened: OpenData,
         listener: Listener,
         end_stream: Callable[[], object],
+        closing: Sequence[Callable[[], object]],
         **where: Any,
     ) -> None:
         self.options = options
         self._folder = folder
         self._end_stream = end_stream
+        self._closing = closing
         self._trained: TrainedRun | None = None
         self._failure: BaseException | None = None
         self._ended = threading.Event()
@@ -175,8 +178,17 @@ class Run:
         except BaseException as error:  # noqa: BLE001 - `wait` raises it
             self._failure = error
         finally:
+            await asyncio.to_thread(self._close)
             self._ended.set()
             self._loop.end()
+
+    def _close(self) -> None:
+        """Closes the callbacks. One that fails is reported by a warning."""
+        for close in self._closing:
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001 - of a user's code, which may not cost the trained model
+                warnings.warn(f"{close!r} fails at the end of the run: {error!r}", RuntimeWarning, stacklevel=2)
 
 
 class History(Sequence[dict[str, Any]]):

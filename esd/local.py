@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, get_type_hints
 
 from esd.data.derived import DerivedDataset
 from esd.fitted import Run
-from esd.run.events import Event, Progressed
+from esd.run.events import Event, Progressed, StopRun
 from esd.run.options import RunOptions
 from esd.run.own_code import model_path
 from esd.run.stream import OpenData
@@ -109,7 +109,8 @@ class LocalCluster:
                 iterations.
             keep: `last`, or `best` for the model of the best evaluation by `early_stop`'s metric, or by the AUC.
             callbacks: each is called with every event of the run (esd.run.events) in the thread of the run. One that
-                fails is reported by a warning, and the run continues.
+                raises `StopRun` ends the run, which has a model; one that fails otherwise is reported by a warning, and
+                the run continues. `close` of one that has it is called when the run has ended, however it has ended.
             progress: whether events are printed on standard error, among them the address of the live page.
             graphs: whether the model gets `model.pt2` and `model.onnx`; None: as far as that is possible.
             wait: False: returns at once; `Run.wait` waits for the end.
@@ -143,8 +144,9 @@ class LocalCluster:
             folder,
             self._folder / "code",
             OpenData(stoppable, evaluate),
-            _listener([*([_Printed()] if progress else []), *callbacks]),
+            _listener([*([_Printed()] if progress else []), *callbacks], stoppable.stop),
             stoppable.stop,
+            [each.close for each in callbacks if hasattr(each, "close")],
             shards=self._shards,
             device=self._device,
             graphs=graphs,
@@ -198,14 +200,16 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _listener(callbacks: Sequence[Callback]) -> Callback:
-    """Returns a listener that calls all callbacks; the first failure of each is a warning."""
+def _listener(callbacks: Sequence[Callback], stop: Callable[[], object]) -> Callback:
+    """Returns a listener that calls all callbacks. One may stop the run; the first failure of each is a warning."""
     failed: set[int] = set()
 
     def listen(event: Event) -> None:
         for number, callback in enumerate(callbacks):
             try:
                 callback(event)
+            except StopRun:
+                stop()
             except Exception as error:  # noqa: BLE001 - of a user's code, which may not end the run
                 if number not in failed:
                     failed.add(number)

@@ -51,6 +51,12 @@ class EarlyStop:
         return self._without >= self.patience
 
 
+def check_metric(metric: str) -> None:
+    """Raises InvalidArgument if evaluations have no figure of this name."""
+    if metric not in _SMALLER_IS_BETTER:
+        raise InvalidArgument(f"{metric!r} is no figure of an evaluation; these are {', '.join(_SMALLER_IS_BETTER)}")
+
+
 def figure_of(metric: str, evaluation: Evaluation) -> float:
     """Returns the figure of an evaluation that a metric names."""
     figure: float = getattr(evaluation.ranking if metric in RANKING else evaluation.quality, metric)

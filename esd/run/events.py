@@ -8,7 +8,8 @@
                 print(event)
 
 Nothing in `esd.run` prints. A listener is called in the event loop of the run and must return at once; an exception
-that it raises ends the run.
+that it raises ends the run. A callback of `fit` may raise any: `StopRun` ends the run with a model, and others are
+warnings.
 """
 
 from __future__ import annotations
@@ -24,6 +25,17 @@ from esd.services.domain.state import Evaluation, JobState, Quality
 
 if TYPE_CHECKING:
     from esd.run.cluster import LocalServices
+    from esd.run.options import RunOptions
+
+
+class StopRun(Exception):
+    """Raised by a callback of `fit`: the run ends after the samples that were submitted, and has a model.
+
+    Example:
+        >>> def until_good(event):
+        ...     if isinstance(event, Evaluated) and event.evaluation.quality.auc > 0.8:
+        ...         raise esd.StopRun
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +43,7 @@ class Started:
     """The services run, and the job is about to be opened.
 
     Attributes:
+        options: of the run.
         table: name of the first table.
         first_iteration: number of the first iteration; above 0 for a model that is trained on.
         iterations: how many the run has, None if its data do not tell.
@@ -38,6 +51,7 @@ class Started:
         cluster: the services, None if they ran before.
     """
 
+    options: RunOptions
     table: str
     first_iteration: int
     iterations: int | None

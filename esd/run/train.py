@@ -204,7 +204,7 @@ async def train_attached(
     _report_variables(listener)
     prepared = await in_thread(prepare_attached, listener)
     job = prepared.job if continue_from is None else await going_on(prepared.job, credentials, listener)
-    listener(Started(job.table.name, job.first_iteration, prepared.stream.iterations))
+    listener(Started(options, job.table.name, job.first_iteration, prepared.stream.iterations))
     async with AsyncDispatcherClient(dispatcher, credentials=credentials) as client:
         run = await _train_to_the_end(client, prepared, job, listener, out, graphs, credentials)
     _report_reading(prepared.stream.dataset, listener)
@@ -240,7 +240,8 @@ async def train_on(
     async with AsyncDispatcherClient(cluster.dispatcher.address) as client:
         if continued:
             job = await going_on(job, listener=listener)
-        listener(Started(job.table.name, job.first_iteration, prepared.stream.iterations, cluster.page, cluster))
+        iterations = prepared.stream.iterations
+        listener(Started(prepared.options, job.table.name, job.first_iteration, iterations, cluster.page, cluster))
         work = _train_to_the_end(client, prepared, job, listener, out, graphs, keep_best=keep_best)
         return await cluster.see_through(work, RESTARTS if job.takes_checkpoints else 0, listener)
 

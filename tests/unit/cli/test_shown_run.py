@@ -8,6 +8,7 @@ import pytest
 
 from esd.cli.shown_run import ShownRun
 from esd.run.events import Progressed, Started
+from esd.run.options import RunOptions
 from esd.services.domain.state import JobPhase, JobState, Quality
 from tests.support.simple_clients import JOB
 
@@ -22,7 +23,7 @@ STATE = JobState(
 def test_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     seconds = 0.0
     with ShownRun("joint", None, clock=lambda: seconds) as shown:
-        shown(Started("embeddings", 704, 94))
+        shown(Started(RunOptions("flights"), "embeddings", 704, 94))
         for _ in range(100):  # four states a second, of two iterations each
             seconds += 0.25
             shown(Progressed(replace(STATE, iterations_confirmed=704 + int(2 * seconds))))
@@ -37,7 +38,7 @@ def test_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_that_waits_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     seconds = 0.0
     with ShownRun("joint", None, clock=lambda: seconds) as shown:
-        shown(Started("embeddings", 0, None))
+        shown(Started(RunOptions("flights"), "embeddings", 0, None))
         seconds = 11.0
         shown(Progressed(replace(STATE, phase=JobPhase.WAITING_FOR_WORKERS)))
     assert capsys.readouterr().err.splitlines()[1] == "joint: waiting for workers, 0 iterations"
