@@ -9,10 +9,12 @@ import shutil
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
 from esd.model.files import digests_of, new_folder
@@ -22,8 +24,10 @@ from esd.run.own_code import found_by_children
 from esd.run.record import HISTORY
 from esd.run.score_folder import evaluate_folder, torch_kept
 from esd.run.train import MODEL, TrainedRun, train
+from esd.run.worker_here import Here, Worker
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.runtime.loop_thread import LoopThread
+from esd.worker.service.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from esd.data import Dataset
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A run on a local cluster, which trains in a thread of its own.
+    """A run on a local cluster, which is driven by a thread of its own.
 
     Its model lies in the cluster's folder until the cluster's block ends; `export` copies it.
 
@@ -59,6 +63,8 @@ class Run:
         listener: Listener,
         end_stream: Callable[[], object],
         closing: Sequence[Callable[[], object]],
+        *,
+        worker: Callable[[WorkerSettings], Worker] | None,
         **where: Any,
     ) -> None:
         self.options = options
@@ -68,10 +74,12 @@ class Run:
         self._trained: TrainedRun | None = None
         self._failure: BaseException | None = None
         self._ended = threading.Event()
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()  # for a thread that waits; None: the run has ended
         self._cancelled = False
         self._loop = LoopThread("esd-fit")
         self._training: asyncio.Task[TrainedRun] | None = None
-        self._loop.submit(self._train(code, opened, listener, where))
+        here = None if worker is None else Here(worker, self._in_waiting_thread)
+        self._loop.submit(self._train(code, opened, listener, where | {"here": here}))
 
     @property
     def ended(self) -> bool:
@@ -85,7 +93,9 @@ class Run:
             As `LocalCluster.fit`.
         """
         try:
-            self._ended.wait()
+            while (call := self._calls.get()) is not None:
+                call.make()
+            self._calls.put(None)  # for whoever else waits
         except BaseException:
             self.cancel()
             raise
@@ -180,7 +190,14 @@ class Run:
         finally:
             await asyncio.to_thread(self._close)
             self._ended.set()
+            self._calls.put(None)
             self._loop.end()
+
+    def _in_waiting_thread(self, function: Callable[[], None]) -> Future[None]:
+        """Has a function called by the thread that waits for the run."""
+        call = _Call(function)
+        self._calls.put(call)
+        return call.done
 
     def _close(self) -> None:
         """Closes the callbacks. One that fails is reported by a warning."""
@@ -189,6 +206,28 @@ class Run:
                 close()
             except Exception as error:  # noqa: BLE001 - of a user's code, which may not cost the trained model
                 warnings.warn(f"{close!r} fails at the end of the run: {error!r}", RuntimeWarning, stacklevel=2)
+
+
+class _Call:
+    """A call that another thread makes, and its end."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self.done: Future[None] = Future()
+        self._function = function
+
+    def make(self) -> None:
+        """Makes the call. The future gets its error; Ctrl-C and SystemExit are raised here, too."""
+        if not self.done.set_running_or_notify_cancel():
+            return
+        try:
+            self._function()
+        except Exception as error:  # noqa: BLE001 - it is raised where the future is awaited
+            self.done.set_exception(error)
+        except BaseException:
+            self.done.set_exception(FailedPrecondition("the run was interrupted"))
+            raise
+        else:
+            self.done.set_result(None)
 
 
 class History(Sequence[dict[str, Any]]):

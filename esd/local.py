@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from enum import EnumType
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_type_hints
@@ -47,7 +48,8 @@ class LocalCluster:
     within a few seconds.
 
     Args:
-        workers: number of workers.
+        workers: number of workers. 0: one worker, which is a part of this process and trains in the thread that waits
+            for the run, so that a debugger stops in the model's code; the model is the same as with `workers=1`.
         links: speed of every worker's link in bits per second, one for each, or one for all.
         shards: number of parameter-server processes.
         device: of the workers: `cpu`, `cuda`, `auto`, or one for each, `cuda:0,cuda:1`; None: ESD_WORKER_DEVICE, or
@@ -65,7 +67,8 @@ class LocalCluster:
     def __init__(
         self, workers: int = 4, links: str | Sequence[str] = "500m", *, shards: int = 1, device: str | None = None
     ) -> None:
-        self._workers = workers
+        self._workers = max(1, workers)
+        self._here = workers == 0
         self._links = links if isinstance(links, str) else ",".join(links)
         self._shards = shards
         self._device = device
@@ -147,6 +150,7 @@ class LocalCluster:
             _listener([*([_Printed()] if progress else []), *callbacks], stoppable.stop),
             stoppable.stop,
             [each.close for each in callbacks if hasattr(each, "close")],
+            worker=import_module("esd.worker.here").WorkerHere if self._here else None,
             shards=self._shards,
             device=self._device,
             graphs=graphs,

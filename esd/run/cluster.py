@@ -27,10 +27,13 @@ from esd.run.services import (
     start_service,
 )
 from esd.run.supervision import Supervisor, job_is_over
+from esd.run.worker_here import Here
 from esd.run.worker_host import WorkerHost
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.process import STOP_WITH_STDIN
+from esd.services.runtime.settings import load
+from esd.worker.service.settings import WorkerSettings
 
 # Of the driver and of every service, at rest with 2 workers: 11 to 14.
 _THREADS_OF_A_PROCESS = 11
@@ -73,6 +76,8 @@ class LocalServices:
         shadows: mechanisms whose cost is computed for comparison, none if empty; None: the dispatcher's default.
         device: of the workers, as `--device` has it (`cuda`, `cuda:0,cuda:1`); None: ESD_WORKER_DEVICE, or `cpu`.
         reach_dispatcher: where a worker of this name reaches the dispatcher of this address.
+        here: the place of the one worker in this process, in which it trains during `see_through`; None: workers are
+            processes.
         job: whose model is tried before any service is started.
         listener: gets `TakesLong` if this trial takes long.
 
@@ -98,6 +103,7 @@ class LocalServices:
         shadows: Sequence[str] | None = None,
         device: str | None = None,
         reach_dispatcher: Callable[[str, str], Awaitable[str]] = _directly,
+        here: Here | None = None,
         job: JobSpec | None = None,
         listener: Listener = ignore,
     ) -> None:
@@ -120,6 +126,7 @@ class LocalServices:
             rejoin_seconds=rejoin_seconds,
         )
         self._reach_dispatcher = reach_dispatcher
+        self._here = here
         self._job = job
         self._listener = listener
         self._stack = contextlib.AsyncExitStack()
@@ -156,6 +163,8 @@ class LocalServices:
         Raises:
             ServiceFailed: a service has died too often; the work is cancelled.
         """
+        if self._here is not None:
+            work = self._here.beside(work, load(WorkerSettings, listen="127.0.0.1:0", **await self._place(0)))
         return await self.supervisor.see_through(work, restarts, listener)
 
     async def __aenter__(self) -> Self:
@@ -177,10 +186,7 @@ class LocalServices:
         self._settings.check()
         _check_working_directory()
         _check_threads(2 + self._settings.shards + self._settings.workers)
-        host = WorkerHost(self._logs / "worker-host.log", START_SECONDS)
-        self._stack.push_async_callback(host.close)
-        if self._job is not None:
-            await host.try_model(self._job, self._listener)
+        spawn_worker = None if self._here is not None else await self._host_workers()
         kept = self._settings.checkpoint_dir
         if self._settings.store == valkey.STORE and kept is None:
             kept = Path(self._stack.enter_context(TemporaryDirectory(prefix="esd-valkey-")))
@@ -192,7 +198,16 @@ class LocalServices:
         await self._start_servers()
         await self._start_dispatcher()
         await asyncio.gather(*(service.wait_ready() for service in (*self._dispatchers, *self.parameter_servers)))
-        await self._start_workers(partial(host.start_worker, [STOP_WITH_STDIN]))
+        if spawn_worker is not None:
+            await self._start_workers(spawn_worker)
+
+    async def _host_workers(self) -> Spawn:
+        """Starts the process of which workers are forks, tries the model there, and returns the start of a worker."""
+        host = WorkerHost(self._logs / "worker-host.log", START_SECONDS)
+        self._stack.push_async_callback(host.close)
+        if self._job is not None:
+            await host.try_model(self._job, self._listener)
+        return partial(host.start_worker, [STOP_WITH_STDIN])
 
     async def _start_valkey(self, directory: Path) -> None:
         """Starts the cluster's own Valkey, of which the parameter servers then know the URL alone."""
@@ -215,18 +230,21 @@ class LocalServices:
         await self._start_one(self._dispatchers, "dispatcher", spawn, "ESD_DISPATCHER_", settings)
 
     async def _start_workers(self, spawn: Spawn) -> None:
-        devices = self._settings.devices()
-        for slot, (link, rows) in enumerate(zip(self._worker_links, self._cache_rows, strict=True)):
-            name = f"worker-{slot}"
-            settings = self._settings.worker(
-                name=name,
-                dispatcher=await self._reach_dispatcher(name, self.dispatcher.address),
-                link=link,
-                cache_rows=rows,
-                device=devices[slot],
-                **self._second_network,
-            )
-            await self._start_one(self.workers, name, spawn, "ESD_WORKER_", settings)
+        for slot in range(self._settings.workers):
+            place = await self._place(slot)
+            await self._start_one(self.workers, place["name"], spawn, "ESD_WORKER_", self._settings.worker(**place))
+
+    async def _place(self, slot: int) -> dict[str, Any]:
+        """Returns the settings of a worker that the cluster decides."""
+        name = f"worker-{slot}"
+        return {
+            "name": name,
+            "dispatcher": await self._reach_dispatcher(name, self.dispatcher.address),
+            "link": self._worker_links[slot],
+            "cache_rows": self._cache_rows[slot],
+            "device": self._settings.devices()[slot],
+            **self._second_network,
+        }
 
     async def _start_one(
         self,

@@ -37,6 +37,7 @@ from esd.run.prepare import PreparedRun, check_address, in_thread, prepare
 from esd.run.record import history, recorded
 from esd.run.results import Result, training_result
 from esd.run.stream import OpenData
+from esd.run.worker_here import Here
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.jobs import JobSpec
@@ -83,6 +84,7 @@ async def train(
     graphs: bool | None = None,
     opened: OpenData | None = None,
     keep_best: bool = False,
+    here: Here | None = None,
 ) -> TrainedRun:
     """Trains once on a cluster of local processes, which ends with the run.
 
@@ -111,6 +113,7 @@ async def train(
         graphs: whether the model's folder gets `model.pt2` and `model.onnx`; None: as far as that is possible.
         opened: the samples, if a program has opened them; None: the options name them.
         keep_best: whether the model of the best evaluation is written in place of the last one (esd.run.best).
+        here: the place of the one worker in this process; None: workers are processes.
 
     Raises:
         InvalidArgument: an option is wrong, or does not fit another one or the data; or a setting of a service is
@@ -149,6 +152,7 @@ async def train(
             decision_log=decision_log,
             shadows=shadows,
             device=device,
+            here=here,
             job=prepared.job,
             listener=listener,
         ) as cluster:

@@ -152,6 +152,7 @@ async def _see_through(epoch: WorkerEpoch, attendance: Attendance) -> None:
             await epoch.run()
             watching.cancel()
     except BaseExceptionGroup as failures:
-        raise first_failure(failures) from None
+        failure = first_failure(failures)
+        raise failure from failure.__cause__  # an error of the model's code, with its frames
     finally:
         epoch.close()
