@@ -18,5 +18,5 @@ def dense_shapes(job: JobSpec) -> tuple[tuple[int, ...], ...] | None:
     if find_spec("torch") is None:
         return None
     look_here()
-    model = import_module("esd.worker.models").build_model(job)
-    return tuple(tuple(each.shape) for each in model.parameters() if each.requires_grad)
+    shapes: tuple[tuple[int, ...], ...] = import_module("esd.worker.models").trained_shapes(job)
+    return shapes

@@ -61,6 +61,15 @@ def build_model(job: JobSpec) -> Model:
         return _build(job)
 
 
+def trained_shapes(job: JobSpec) -> tuple[tuple[int, ...], ...]:
+    """Returns the shapes of the model's parameters that are trained, whose gradients the workers sum.
+
+    Raises:
+        As `build_model`.
+    """
+    return tuple(tuple(each.shape) for each in build_model(job).parameters() if each.requires_grad)
+
+
 def _build(job: JobSpec) -> Model:
     name, inputs = job.model.name, inputs_of(job)
     kind = find_model(name)

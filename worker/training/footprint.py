@@ -19,7 +19,7 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.plans import IterationPlan
 from esd.services.domain.tables import TableSpec
 from esd.worker.core.cache_book import CacheBook
-from esd.worker.models import build_model
+from esd.worker.models import trained_shapes
 from esd.worker.training.device import prepare_device
 from esd.worker.training.reducer import Alone
 from esd.worker.training.rows import RowCache
@@ -72,7 +72,7 @@ def measure_footprint(
         sample_bytes=sample_bytes,
         step_seconds=max(0.0, few.seconds - few.samples * sample_seconds),
         sample_seconds=sample_seconds,
-        dense_shapes=tuple(tuple(each.shape) for each in build_model(job).parameters()),
+        dense_shapes=trained_shapes(job),
     )
 
 

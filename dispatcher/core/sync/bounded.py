@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from esd.dispatcher.core.sync.way import SyncPlanning
-from esd.native.engines import engine_of
 from esd.services.domain.sync import Bounded
 
 if TYPE_CHECKING:
@@ -19,4 +18,4 @@ class BoundedPlanning(SyncPlanning):
         """Returns the engine's part."""
         sync = cast(Bounded, self.job.sync)
         additive = [self.job.steps_add_up(table) for table in self.job.tables]
-        return engine_of(self.job.workers).Bounded(pull=sync.pull, push=sync.push, additive=additive)
+        return self.engines.Bounded(pull=sync.pull, push=sync.push, additive=additive)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from esd.dispatcher.core.sync.way import SyncPlanning
-from esd.native.engines import engine_of
 
 if TYPE_CHECKING:
     from esd.native.engine import Way
@@ -16,4 +15,4 @@ class UncachedPlanning(SyncPlanning):
 
     def way(self) -> Way:
         """Returns the engine's part."""
-        return engine_of(self.job.workers).Uncached()
+        return self.engines.Uncached()

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.dispatcher.core.sync.way import SyncPlanning
-from esd.native.engines import engine_of
 
 if TYPE_CHECKING:
     from esd.native.engine import IterationColumns, Way
@@ -19,7 +18,7 @@ class OnDemandPlanning(SyncPlanning):
 
     def way(self) -> Way:
         """Returns the engine's part."""
-        return engine_of(self.job.workers).OnDemand(direct=self.job.sync.delivers)
+        return self.engines.OnDemand(direct=self.job.sync.delivers)
 
     def direct(self, columns: IterationColumns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Returns the rows, and their bytes, that each worker sends straight to another, int64 [n] each."""

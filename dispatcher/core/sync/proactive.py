@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from esd.dispatcher.core.feedback import Feedback
 from esd.dispatcher.core.sync.flush_ahead import LOOKAHEAD, FlushAhead
 from esd.dispatcher.core.sync.way import SyncContext, SyncPlanning
-from esd.native.engines import engine_of
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.jobs import JobSpec
 
@@ -30,7 +29,7 @@ class ProactivePlanning(SyncPlanning):
 
     def way(self) -> Way:
         """Returns the engine's part."""
-        return engine_of(self.job.workers).Proactive()
+        return self.engines.Proactive()
 
     def announce(self, engine: Engine, lookahead_batches: Sequence[SampleBatch]) -> None:
         """Announces the reads of later batches."""

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.dispatcher.core.sync.way import SyncContext, SyncPlanning
-from esd.native.engines import engine_of
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.sync import Sync
@@ -28,7 +27,7 @@ class ReplicatedPlanning(SyncPlanning):
 
     def way(self) -> Way:
         """Returns the engine's part."""
-        return engine_of(self.job.workers).Replicated(
+        return self.engines.Replicated(
             room=self.context.sizes.cache_room(self.job.sync.pinned_rows),
             workers=list(self.context.members),
             seed=self.job.seed,

@@ -13,6 +13,7 @@ from esd.dispatcher.core.cost_model import RowSizes
 from esd.dispatcher.core.feedback import Feedback
 from esd.dispatcher.core.learned import Learner
 from esd.native.engine import Engine, Way
+from esd.native.engines import EngineModule, engine_of
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.worker_set import WorkerSet
@@ -54,6 +55,11 @@ class SyncPlanning:
         self.job = job
         self.context = context
         self.learner: dict[str, Learner] = {}
+
+    @property
+    def engines(self) -> EngineModule:
+        """The module with the engine of as many workers as the job has."""
+        return engine_of(self.job.workers)
 
     def way(self) -> Way:
         """Returns the engine's part, with its options."""

@@ -18,7 +18,7 @@ from esd.services.domain.jobs import ModelSpec
 from esd.services.domain.losses import Loss
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from esd.worker import models
-from esd.worker.models import build_model
+from esd.worker.models import build_model, trained_shapes
 from esd.worker.models.inputs import StackedEmbeddings, join, stack
 from esd.worker.models.layers import mlp
 from esd.worker.models.model import Model
@@ -58,6 +58,13 @@ def build(make_job, monkeypatch):
         return build_model(job if features is None else replace(job, features=features))
 
     return build
+
+
+def test_a_frozen_parameter_is_none_whose_gradients_are_summed(make_job, monkeypatch):
+    monkeypatch.setitem(models.MODELS, "own", Own)
+    shapes = trained_shapes(make_job(model="own"))
+    named = dict(build_model(make_job(model="own")).named_parameters())
+    assert shapes == tuple(tuple(each.shape) for name, each in named.items() if name != "fixed")
 
 
 def test_the_initialisation_is_the_models_own_drawn_from_the_jobs_seed(build):
