@@ -99,7 +99,7 @@ def advise(
         chosen=planned,
         memory=available,
         table=profile.table,
-        room=profile.table.room(profile.job(chosen).tables),
+        room=profile.room(profile.job(chosen)),
         footprint=footprint,
         trials=tuple(trial for trial in search.trials.values() if trial is not None),
         best=best,

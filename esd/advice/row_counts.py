@@ -110,7 +110,8 @@ def count_rows(
 ) -> RowCounts:
     """Reads the samples of a run and counts the rows that its tables will have.
 
-    Which ids are admitted, and which rows live, is decided as the dispatcher decides it, with the batch of the job.
+    Which ids are admitted, which rows live and which negatives are drawn is decided as the dispatcher decides it, with
+    the batch of the job.
 
     Args:
         chosen: the run.
@@ -124,8 +125,8 @@ def count_rows(
         InvalidArgument: all samples of a stream without an end are to be counted; a record is malformed.
     """
     check_count(count)
-    follows_rules = any(job.row_ttls) or bool(job.admit_afters) or bool(job.rows_kept)
-    if not follows_rules:
+    by_iteration = any(job.row_ttls) or bool(job.admit_afters) or bool(job.rows_kept) or job.negatives is not None
+    if not by_iteration:
         chosen = replace(chosen, epochs=1, shuffle=0)  # another epoch brings no new ids
     dataset = chosen.open(READ_SAMPLES)
     trained = None if chosen.iterations is None else chosen.iterations * job.batch_size
@@ -184,6 +185,9 @@ class _Counter:
             admitted = self._admission.admit(batch)
             batch, self._error = admitted.samples, admitted.error
         self._rows.add(batch.ids, self._iteration)
+        if self._job.negatives is not None:
+            drawn = self._job.negatives.drawn(self._job.seed, self._iteration, self._job.negatives.chunks(len(batch)))
+            self._rows.add(drawn.reshape(-1), self._iteration)
         self._iteration += 1
         if self._iteration % self._look == 0 or self.samples >= self._next_growth:
             self._look_at_rows()

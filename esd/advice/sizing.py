@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,7 +25,9 @@ from esd.run.stream import READ_SAMPLES, first_samples, global_batches
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.dense_sums import AllReduce, parse_dense_sum
 from esd.services.domain.footprint import Footprint
+from esd.services.domain.ids import distinct_values, in_table
 from esd.services.domain.jobs import JobSpec, RowLimitPolicy
+from esd.services.domain.negatives import Negatives
 from esd.services.domain.plans import IterationPlan
 from esd.services.runtime.extras import require_torch
 
@@ -40,11 +43,13 @@ class Profile:
         dataset: where they come from.
         samples: the samples.
         table: how often they have each row.
+        drawn_only: rows that no sample has, and of which negatives may be drawn.
     """
 
     dataset: Dataset
     samples: Sequence[SampleBatch]
     table: AccessTable
+    drawn_only: int
 
     @property
     def sample_bytes(self) -> float:
@@ -56,7 +61,8 @@ class Profile:
         """Reads up to `count` samples."""
         dataset = chosen.open(READ_SAMPLES)
         samples = list(first_samples(dataset, count))
-        return cls(dataset, samples, AccessTable.of(samples, 1 + max(feature.table for feature in dataset.features)))
+        table = AccessTable.of(samples, 1 + max(feature.table for feature in dataset.features))
+        return cls(dataset, samples, table, _drawn_only(negatives_of(dataset), samples))
 
     def job(self, chosen: RunOptions) -> JobSpec:
         """Returns the job of a run on this data."""
@@ -69,10 +75,18 @@ class Profile:
             parameter_servers=("planned",),
         )
 
+    def room(self, job: JobSpec) -> int:
+        """Returns the room of all rows that may be trained, in rows of the first table, rounded up."""
+        room = self.table.room(job.tables)
+        if job.negatives is not None:
+            drawn = job.tables[job.negatives.table]
+            room += math.ceil(self.drawn_only * drawn.row_transfer_bytes / job.table.row_transfer_bytes)
+        return room
+
     def traffic(self, job: JobSpec, batch: int, cache_rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Returns the bytes that each row is expected to move at a worker in an iteration, float64 [E].
 
-        And how likely the worker trains it, float64 [E].
+        And how likely the worker trains it, float64 [E]. Both are for the samples alone, without negatives.
         """
         sizes = self.table.sizes(job.tables)
         traffic = expected_traffic(self.table.popularity, batch, job.workers, cache_rows, sizes)
@@ -91,11 +105,20 @@ class Profile:
         return (batch for batch in global_batches(self.samples, size) if len(batch) == size)
 
 
+def _drawn_only(negatives: Negatives | None, samples: Sequence[SampleBatch]) -> int:
+    if negatives is None:
+        return 0
+    first = int(in_table(np.zeros(1, np.uint64), negatives.table)[0])
+    distinct = distinct_values(np.concatenate([batch.ids.reshape(-1) for batch in samples]))
+    of_samples = np.searchsorted(distinct, np.array([first, first + negatives.ids], np.uint64))
+    return negatives.ids - int(of_samples[1] - of_samples[0])
+
+
 def size_search(
     chosen: RunOptions, profile: Profile, footprint: Footprint, memory: float, listener: StepListener = ignore
 ) -> SizeSearch:
     """Returns the search for the batch and the cache that train fastest in `memory` bytes per worker."""
-    rows = profile.table.room(profile.job(chosen).tables)
+    rows = profile.room(profile.job(chosen))
 
     def show(batch: int, cache_rows: int) -> Trial:
         listener(f"simulation of {batch} samples, {cache_rows:,} cached rows")
@@ -174,7 +197,7 @@ def _of_all_rows(job: JobSpec) -> JobSpec:
 def _plans(alone: RunOptions, profile: Profile) -> list[IterationPlan]:
     """Returns the plans of one worker's first iterations. Where the data is short, it begins again."""
     job = _of_all_rows(profile.job(alone))
-    planner = Planner(job, alone.bandwidths(), [profile.table.room(job.tables)])
+    planner = Planner(job, alone.bandwidths(), [profile.room(job)])
 
     def endless() -> Iterator[SampleBatch]:
         while True:

@@ -105,8 +105,7 @@ def compare_teams(
             continue
         listener(f"simulation of {len(machines)} of {chosen.workers} machines")
         samples = max(smaller.worker_samples())
-        tables = profile.job(smaller).tables
-        rows = min(profile.table.room(tables), footprint.cache_rows(memory, samples))
+        rows = min(profile.room(profile.job(smaller)), footprint.cache_rows(memory, samples))
         try:
             tried = simulated(smaller, profile, footprint, samples, rows) if rows > 0 else None
         except ResourceExhausted:  # too few machines for the rows of an iteration

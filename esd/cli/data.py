@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -12,6 +14,7 @@ from esd.cli.report import print_json
 from esd.cli.tables import print_table
 from esd.data.opening import readers as known_readers
 from esd.data.opening import table_reader
+from esd.services.domain.errors import InvalidArgument
 
 app = typer.Typer(no_args_is_help=True, help="Looks at data of your own, and lists the readers of data.")
 
@@ -33,6 +36,11 @@ def inspect(
 
     `esd train --data events/ --schema events.toml` trains on them.
     """
+    name = path.partition(":")[0]
+    if name in known_readers() and not Path(path).exists():
+        raise InvalidArgument(
+            f"data {path!r} need no schema: the reader {name!r} knows their columns; esd train --data {quote(path)}"
+        )
     print(table_reader().propose(path, rows, label).to_toml(), end="")
 
 

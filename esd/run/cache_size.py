@@ -26,7 +26,9 @@ class CacheSize:
     bounded: bool = False
 
 
-def default_cache(count: Callable[[int], int], needed: int, tables: Sequence[TableSpec], workers: int) -> CacheSize:
+def default_cache(
+    count: Callable[[int], int], needed: int, tables: Sequence[TableSpec], workers: int, drawn: int = 0
+) -> CacheSize:
     """Returns the cache that a worker has without an option.
 
     It is a share of the ids, at most the bytes of `DEFAULT_CACHE_BYTES` over all workers, and at least the rows that
@@ -38,10 +40,11 @@ def default_cache(count: Callable[[int], int], needed: int, tables: Sequence[Tab
         needed: the most rows that a worker's samples of one iteration may have.
         tables: of the job.
         workers: their number.
+        drawn: the most rows that negatives of one iteration may have besides, which are ids of no sample perhaps.
     """
     most = DEFAULT_CACHE_BYTES // (workers * _bytes_per_row(tables))
-    distinct = count(math.ceil((max(needed, most) + 1) / DEFAULT_CACHE_RATIO))
-    least = min(distinct, needed)
+    distinct = count(math.ceil((max(needed + drawn, most) + 1) / DEFAULT_CACHE_RATIO))
+    least = min(distinct, needed) + drawn
     share = max(1, round(DEFAULT_CACHE_RATIO * distinct))
     if share > max(least, most):
         return CacheSize(max(least, most), bounded=True)

@@ -384,10 +384,10 @@ class RunOptions:
         if self.cache_ratio is not None:
             return CacheSize(max(1, round(self.cache_ratio * distinct_ids_of(dataset))))
         needed = max(self.worker_samples()) * sum(feature.max_length for feature in dataset.features)
-        if (negatives := negatives_of(dataset)) is not None:
-            needed += negatives.chunks(sum(self.worker_samples())) * negatives.count
+        negatives = negatives_of(dataset)
+        drawn = 0 if negatives is None else negatives.most_rows(sum(self.worker_samples()))
         tables = self._tables(dataset.features, table_options_of(dataset))
-        return default_cache(partial(distinct_ids_of, dataset), needed, tables, self.workers)
+        return default_cache(partial(distinct_ids_of, dataset), needed, tables, self.workers, drawn)
 
 
 def plain(options: RunOptions) -> dict[str, Any]:

@@ -60,6 +60,10 @@ class Negatives:
         """Returns the number of chunks of a global batch of `samples` samples."""
         return -(-samples // self.chunk) if self.chunk else min(samples, 1)
 
+    def most_rows(self, samples: int) -> int:
+        """Returns how many rows the lists of a global batch of `samples` samples have at most."""
+        return min(self.ids, self.chunks(samples) * self.count)
+
     def chunks_of(self, positions: NDArray[np.integer]) -> NDArray[np.int64]:
         """Returns the chunk of each sample, int64 [m], given its position in the global batch, [m]."""
         of_samples = positions.astype(np.int64)

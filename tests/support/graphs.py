@@ -35,6 +35,18 @@ def write_graph(folder: Path, triples: int = 900, seed: int = 0) -> Path:
     return folder
 
 
+def write_sparse_graph(folder: Path) -> Path:
+    """Writes a graph of 600 entities of which train.txt has 40, so that most negatives are entities of no sample."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    trained = np.column_stack((rng.integers(0, 40, 1200), rng.integers(0, 3, 1200), rng.integers(0, 40, 1200)))
+    rest = np.column_stack((np.arange(600), np.zeros(600, np.int64), (np.arange(600) * 7 + 1) % 600))
+    for part, triples in (("train", trained), ("valid", rest)):
+        lines = [f"e{head}\tr{relation}\te{tail}\n" for head, relation, tail in triples.tolist()]
+        (folder / f"{part}.txt").write_text("".join(lines))
+    return folder
+
+
 def _complex(values: Tensor) -> Tensor:
     return torch.complex(*values.chunk(2, dim=-1))
 

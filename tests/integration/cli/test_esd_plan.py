@@ -22,6 +22,7 @@ from esd.run.stream import first_samples
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError
 from testbed.redis_server import redis_server
+from tests.support.graphs import write_sparse_graph
 
 DATA = "synthetic:zipf?keys=20000&fields=5"
 RUN = ("--data", DATA, "--dim", "32", "--workers", "2", "--links", "200m,50m", "--mechanism", "laia")
@@ -148,6 +149,20 @@ def test_rows_are_replicated_where_that_is_faster_and_as_many_as_are_best() -> N
     assert any(counted["bytes"]["reduced"])
     asked = json.loads(invoke("plan", *options, "--sync", "bounded:2,2", "--json"))
     assert list(asked["ways"]) == ["bounded:2,2"]  # it trains another model, which nobody trades for speed unasked
+
+
+def test_a_graph_is_planned_with_the_rows_of_its_negatives(tmp_path: Path) -> None:
+    """An iteration has more rows than all samples together, and the printed command names the graph for a shell."""
+    data = f"graph:{write_sparse_graph(tmp_path)}?negatives=90"
+    model = ("--model", "complex", "--loss", "own", "--dim", "8", "--batch", "16", "--workers", "2", "--links", "10m")
+    advice = json.loads(invoke("plan", "--data", data, *model, "--epochs", "2", "--json"))
+    entities, relations = (table["rows"] for table in advice["rows"]["tables"])
+    assert (entities, relations) == (600, 3)
+    assert advice["recommended"]["cache_rows"] > 90 > advice["profile"]["rows"]
+    _, _, *arguments = shlex.split(advice["command"])
+    assert arguments[arguments.index("--data") + 1] == data
+    counted = json.loads(invoke("simulate", *arguments, "--json"))
+    assert counted["samples"] == 2400
 
 
 def test_a_batch_that_is_given_stays_and_little_memory_makes_a_small_cache(advice: dict, tmp_path: Path) -> None:

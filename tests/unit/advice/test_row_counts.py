@@ -16,6 +16,8 @@ from esd.run.stream import global_batches
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec, RowLimitPolicy
+from esd.services.domain.losses import Loss
+from tests.support.graphs import write_sparse_graph
 
 SAMPLES, BATCH = 12_000, 32
 RUN = RunOptions(data=f"synthetic:zipf?samples={SAMPLES}&keys=9000&fields=4", workers=2, batch=BATCH // 2, dim=8)
@@ -52,6 +54,21 @@ def test_an_epoch_brings_no_new_rows_and_is_not_read_again() -> None:
     assert thrice.tables == once.tables
     assert thrice.samples == SAMPLES
     assert counted(replace(RUN, epochs=2, admit_after=2)).samples == 2 * SAMPLES, "which ids are admitted depends on it"
+
+
+def test_rows_of_negatives_are_counted_as_the_dispatcher_draws_them(tmp_path: Path) -> None:
+    """Most of them are of no sample, and every epoch draws others."""
+    graph = write_sparse_graph(tmp_path)
+    chosen = replace(RUN, data=f"graph:{graph}?negatives=5&chunk=20", model="complex", loss=Loss.OWN, epochs=3)
+    job = job_of(chosen)
+    planner = Planner(job, [1e9, 1e9], [200, 200])
+    trained: set[int] = set()
+    for batch in batches(chosen):
+        trained |= {row for plan in planner.plan(batch).plans for row in plan.unique_ids.tolist()}
+    entities, relations = counted(chosen).tables
+    assert (entities.rows + relations.rows, relations.rows) == (len(trained), 3)
+    assert 300 < entities.rows < 600
+    assert counted(replace(chosen, epochs=1)).tables[0].rows < entities.rows
 
 
 @pytest.mark.parametrize("after", [2, 5])

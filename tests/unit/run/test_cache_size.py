@@ -12,8 +12,11 @@ from esd.data.distinct import distinct_ids_of
 from esd.run import cache_size
 from esd.run.events import CacheBounded
 from esd.run.options import RunOptions
+from esd.run.simulation import simulate_run
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.footprint import PLANNED_ROW_BYTES
+from esd.services.domain.losses import Loss
+from tests.support.graphs import write_sparse_graph
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,18 @@ def test_a_cache_holds_what_an_iteration_needs(
     chosen = RunOptions(data=str(tmp_path / "e.csv"), schema=tmp_path / "s.toml", workers=2, batch=2)
     chosen = replace(chosen, **options)
     assert chosen.cache_size(chosen.open(10)).rows == rows
+
+
+def test_a_default_cache_holds_the_negatives_of_an_iteration_which_may_be_rows_of_no_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    data = f"graph:{write_sparse_graph(tmp_path / 'graph')}?negatives="
+    chosen = RunOptions(data=data + "90", workers=2, batch=4, dim=8, model="complex", loss=Loss.OWN)
+    assert chosen.cache_size(chosen.open(10)).rows == 3 * 4 + 90
+    many = replace(chosen, data=data + "5000", batch=100)
+    assert many.cache_size(many.open(10)).rows == 43 + 600, "all rows of samples, and all that can be drawn"
+    assert simulate_run(replace(many, iterations=3))["iterations"] == 3
 
 
 def test_a_default_that_is_bounded_is_reported_and_counts_no_further(
