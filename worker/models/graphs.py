@@ -54,7 +54,7 @@ class TripleModel(Model):
         if not entity == drawn == dimensions[TAIL] == dimensions[RELATION] * self.relation_share:
             raise InvalidArgument(
                 f"rows of entities have {entity} values and rows of relations {dimensions[RELATION]}, an entity's must "
-                f"have {self.relation_share} times as many as a relation's"
+                f"have {self.relation_share} times as many as a relation's (--dim, and relation-dim of graph:PATH)"
             )
         if self.halves and entity % 2:
             raise InvalidArgument(f"rows of entities have {entity} values (--dim), it must be an even number")

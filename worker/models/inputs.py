@@ -56,8 +56,10 @@ class ModelInputs:
     def __str__(self) -> str:
         dimensions = sorted({feature.dimension for feature in self.features})
         values = " and ".join(map(str, dimensions))
+        lists = "" if self.negatives is None else f", lists of negatives ({self.negatives.name})"
         return (
-            f"{len(self.features)} features of {values} values, {self.dense} dense features, {len(self.labels)} labels"
+            f"{len(self.features)} features of {values} values{lists}, {self.dense} dense features, "
+            f"{len(self.labels)} labels"
         )
 
     @property

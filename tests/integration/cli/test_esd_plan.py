@@ -165,6 +165,19 @@ def test_a_graph_is_planned_with_the_rows_of_its_negatives(tmp_path: Path) -> No
     assert counted["samples"] == 2400
 
 
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [("wdl", "3 features of 32 values, lists of negatives (negative)"), ("rotate", "relation-dim of graph:PATH")],
+)
+def test_a_model_that_does_not_fit_a_graph_is_refused_by_its_rows(model: str, message: str, tmp_path: Path) -> None:
+    data = f"graph:{write_sparse_graph(tmp_path)}"
+    loss = () if model == "wdl" else ("--loss", "own")
+    arguments = ("plan", "--data", data, "--model", model, *loss, "--dim", "32", "--batch", "16")
+    refused = CliRunner().invoke(app, [*arguments, "--links", "1g"]).exception
+    assert isinstance(refused, EsdError)
+    assert message in str(refused)
+
+
 def test_a_batch_that_is_given_stays_and_little_memory_makes_a_small_cache(advice: dict, tmp_path: Path) -> None:
     tight = advice["footprint"]["fixed_bytes"] * 1.5 + 64 * advice["footprint"]["sample_bytes"]
     plot = tmp_path / "curve.svg"
