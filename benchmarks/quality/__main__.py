@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.quality import cluster, plain_torch
+from benchmarks.quality.means import apart
 from benchmarks.quality.plain_models import PLAIN_MODELS
 from benchmarks.quality.samples import BATCH, DATA, load
 from esd.run.options import RunOptions
@@ -101,19 +100,19 @@ def _train(data: str, model: str, side: str, seeds: list[int], results: Path) ->
 
 
 def compared(runs: list[Run], data: str, model: str, seeds: int) -> Run:
-    """Returns mean and spread (the sample standard deviation) of each figure and side, and how far they are apart."""
+    """Returns mean and spread of each figure and side, and how far they are apart."""
     row: Run = {"data": data, "model": model}
     for figure in _FIGURES:
-        sides = {}
-        for side in ("esd", "torch"):
-            values = [
-                run[figure]
-                for run in runs
-                if (run["data"], run["model"], run["side"]) == (data, model, side) and run["seed"] < seeds
-            ]
-            sides[side] = {"mean": fmean(values), "spread": stdev(values) if len(values) > 1 else math.nan}
-        error = math.sqrt(sum(side["spread"] ** 2 for side in sides.values()) / seeds)
-        row[figure] = sides | {"t": (sides["esd"]["mean"] - sides["torch"]["mean"]) / error if error else math.nan}
+        row[figure] = apart(
+            {
+                side: [
+                    run[figure]
+                    for run in runs
+                    if (run["data"], run["model"], run["side"]) == (data, model, side) and run["seed"] < seeds
+                ]
+                for side in ("esd", "torch")
+            }
+        )
     return row
 
 

@@ -1,0 +1,1 @@
+"""Knowledge graphs beside PyKEEN, and the bytes of negatives: `python -m benchmarks.graphs`."""
