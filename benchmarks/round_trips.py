@@ -55,7 +55,7 @@ def measure_pair(options: argparse.Namespace, logs: Path) -> Pair:
     cable = Cable(options.round_trip / 1000, options.lose_one_in, options.congestion)
     with machines(parse_links(options.links, options.workers), cable) as (hub, workers):
         plain = _train_plain(hub, workers, options.hidden, options.iterations)
-    speed = ours.iterations_per_second
+    speed = round(ours.iterations_per_second, 2)
     return Pair(
         options.round_trip,
         options.lose_one_in,

@@ -36,10 +36,10 @@ def test_the_workers_of_a_plain_server_train_the_model_of_one_process():
         sent = []
         for rank, samples in enumerate(map(next, parts)):
             loss, found = gradients_of(samples, alone.look_up(samples.ids), alone.dense, shapes, 2 * SAMPLES)
-            # The server accepts workers in any order, and adds their gradients in it.
             assert losses[rank][iteration] == pytest.approx(loss / SAMPLES, rel=1e-4)
             sent.append(Sent(samples.ids, *found))
-        alone.train(sent)
+        joined = (np.concatenate([getattr(part, name) for part in sent]) for name in ("ids", "rows"))
+        alone.train([Sent(*joined, sent[0].dense + sent[1].dense)])
     np.testing.assert_allclose(trained.dense, alone.dense, atol=1e-4)
     assert np.abs(trained.dense - first).max() > 0.01
 
