@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice, pairwise
 
 import numpy as np
@@ -35,6 +35,7 @@ DIM = 128
 SAMPLES = 64  # of one worker in an iteration
 _DATA, _FEATURES, _DENSE = "flights", 14, 15
 _RATE, _EPSILON, _SCALE = 0.02, 1e-10, 0.01
+_MOST_ROWS = 1 << 17  # more than the data has
 _LONGEST_WAIT = 60.0  # seconds for the other workers, or for the server
 
 
@@ -87,35 +88,31 @@ class Sent:
     dense: Floats
 
 
-@dataclass(slots=True)
-class _Row:
-    values: Floats
-    squares: float = 0.0
-
-
-@dataclass(slots=True)
 class Parameters:
     """All parameters and their optimizers: Adagrad, row-wise for rows.
 
     Args:
         shapes: of the dense parameters.
+
+    Attributes:
+        dense: float32 [P], the dense parameters.
     """
 
-    shapes: Shapes
-    dense: Floats = field(init=False)
-    _squares: Floats = field(init=False)
-    _rows: dict[int, _Row] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, shapes: Shapes) -> None:
         chance = np.random.default_rng(0)
-        scales = [(2 / shape[1]) ** 0.5 if len(shape) > 1 else 0.0 for shape in self.shapes]
-        layers = [chance.normal(0, scale, shape).ravel() for scale, shape in zip(scales, self.shapes, strict=True)]
-        self.dense = np.concatenate(layers).astype(np.float32)
+        scales = [(2 / shape[1]) ** 0.5 if len(shape) > 1 else 0.0 for shape in shapes]
+        layers = [chance.normal(0, scale, shape).ravel() for scale, shape in zip(scales, shapes, strict=True)]
+        self.dense: Floats = np.concatenate(layers).astype(np.float32)
         self._squares = np.zeros_like(self.dense)
+        self._places: dict[int, int] = {}
+        self._rows = np.zeros((_MOST_ROWS, DIM), np.float32)
+        self._row_squares = np.zeros(_MOST_ROWS, np.float32)
+        self._lock = threading.Lock()  # of the places
 
     def look_up(self, ids: Ids) -> Floats:
         """Returns rows, float32 [i, DIM]. A row begins with values that follow from its id."""
-        return np.stack([self._row(number).values for number in ids.tolist()])
+        with self._lock:
+            return self._rows[self._places_of(ids)]
 
     def train(self, parts: Sequence[Sent]) -> None:
         """Trains all parameters by the gradients of one iteration."""
@@ -125,16 +122,16 @@ class Parameters:
         ids, places = np.unique(np.concatenate([part.ids for part in parts]), return_inverse=True)
         gradients = np.zeros((len(ids), DIM), np.float32)
         np.add.at(gradients, places, np.concatenate([part.rows for part in parts]))
-        for number, gradient in zip(ids.tolist(), gradients, strict=True):
-            row = self._row(number)
-            row.squares += float((gradient * gradient).mean())
-            row.values = row.values - np.float32(_RATE / (row.squares**0.5 + _EPSILON)) * gradient
+        rows = self._places_of(ids)
+        self._row_squares[rows] += (gradients * gradients).mean(axis=1)
+        self._rows[rows] -= _RATE * gradients / (np.sqrt(self._row_squares[rows]) + _EPSILON)[:, None]
 
-    def _row(self, number: int) -> _Row:
-        if number not in self._rows:
-            values = np.random.default_rng(number).uniform(-_SCALE, _SCALE, DIM)
-            self._rows[number] = _Row(values.astype(np.float32))
-        return self._rows[number]
+    def _places_of(self, ids: Ids) -> NDArray[np.int64]:
+        for number in ids.tolist():
+            if number not in self._places:
+                place = self._places[number] = len(self._places)
+                self._rows[place] = np.random.default_rng(number).uniform(-_SCALE, _SCALE, DIM)
+        return np.array([self._places[number] for number in ids.tolist()], np.int64)
 
 
 class PlainServer:
