@@ -257,16 +257,16 @@ class ExactPulls:
         """Returns ids and wanted versions of the first `limit` due pulls, [r] each."""
 
     def answer(
-        self, sequence: int, stored: tuple[int, int] | None, versions: Versions, rows: Rows, dimension: int
+        self, sequence: int, versions: Versions, rows: Rows, dimension: int, storing: bool = False
     ) -> bytes | None:
         """Returns the answer, ExchangeResponse, with the first r due rows that have their version; the others then lag.
 
         Args:
             sequence: sequence of the frame.
-            stored: counts of new and already known rows, if this is the first answer to a frame that pushes.
             versions: int64 [r], the versions read.
             rows: float32 [r, W], the rows read.
             dimension: D, the floats of a row without its optimizer state.
+            storing: whether pushes of the frame are not acknowledged yet, so that this is not its last answer.
 
         Returns:
             The message; None if it would be empty.

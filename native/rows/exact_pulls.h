@@ -78,10 +78,12 @@ class ExactPulls {
   // returns its version. Of a row that continues an earlier life, and has no optimizer state but zeros, only the values are
   // sent: it was never trained.
   //
+  // With `storing`, the pushes of the frame are not acknowledged yet, so that no answer with rows is its last one.
+  //
   // Returns the size of the message; 0 if it would be empty. If a row is stale, only `stale` changes.
   template <typename Read>
   std::size_t answer(std::uint64_t sequence, const wire::Stored& stored, std::size_t limit, PulledBytes bytes,
-                     const Read& read, std::uint8_t* message) {
+                     const Read& read, std::uint8_t* message, bool storing = false) {
     const std::size_t n = std::min(limit, due_.size());
     wire::AnswerWriter writer(message, sequence, stored);
     std::uint8_t* const rows = writer.rows_at(size_of(due_, n, bytes));
@@ -113,14 +115,15 @@ class ExactPulls {
     const auto middle = static_cast<std::ptrdiff_t>(lagging_.size());
     lagging_.insert(lagging_.end(), behind.begin(), behind.end());
     std::inplace_merge(lagging_.begin(), lagging_.begin() + middle, lagging_.end());
-    if (found.empty() && !stored.any && !done()) return 0;
+    const bool last = done() && !storing;
+    if (found.empty() && !stored.any && !last) return 0;
     if (!found.empty()) {
       writer.rows(rows, rows_end);
       const bool in_order = found.front() == cursor_ && found.back() == cursor_ + found.size() - 1;
       if (!in_order || any_untrained) writer.positions(positions_);
       cursor_ = found.back() + 1;
     }
-    if (done()) writer.done();
+    if (last) writer.done();
     return writer.size();
   }
 

@@ -137,10 +137,6 @@ Applied apply(const TableFacts& facts, const HeldFrame& held, RowTable& rows, Pa
   return applied;
 }
 
-wire::Stored stored_of(const StoredCounts& counts) {
-  return counts ? wire::Stored{true, std::get<0>(*counts), std::get<1>(*counts)} : wire::Stored{};
-}
-
 nb::object answer_from_table(const TableFacts& facts, ExactPulls& pulls, std::uint64_t sequence, const RowTable& rows,
                              std::size_t limit) {
   require(rows.width() == facts.initial.width, "the table has another width");
@@ -154,8 +150,8 @@ nb::object answer_from_table(const TableFacts& facts, ExactPulls& pulls, std::ui
   return message.take(size);
 }
 
-nb::object answer_from_rows(ExactPulls& pulls, std::uint64_t sequence, const StoredCounts& counts,
-                            In1<std::int64_t> versions, In2<float> rows, std::size_t dimension) {
+nb::object answer_from_rows(ExactPulls& pulls, std::uint64_t sequence, In1<std::int64_t> versions, In2<float> rows,
+                            std::size_t dimension, bool storing) {
   const std::size_t n = versions.size();
   require(n == rows.shape(0) && n <= pulls.due().size(), "versions and rows do not belong to due pulls");
   require(dimension <= rows.shape(1), "a row has more values than floats");
@@ -171,7 +167,7 @@ nb::object answer_from_rows(ExactPulls& pulls, std::uint64_t sequence, const Sto
       ++i;
       return version;
     };
-    size = pulls.answer(sequence, stored_of(counts), n, bytes, read, message.data());
+    size = pulls.answer(sequence, {}, n, bytes, read, message.data(), storing);
   }
   return message.take(size);
 }
@@ -262,7 +258,7 @@ void bind_exchange(nb::module_& m) {
       .def_prop_ro("stale", &stale_of)
       .def("retry", &ExactPulls::retry)
       .def("due_rows", &due_rows, "limit"_a)
-      .def("answer", &answer_from_rows, "sequence"_a, "stored"_a.none(), "versions"_a, "rows"_a, "dimension"_a);
+      .def("answer", &answer_from_rows, "sequence"_a, "versions"_a, "rows"_a, "dimension"_a, "storing"_a = false);
 
   nb::class_<WaitingRows>(m, "WaitingRows")
       .def(nb::init<>())

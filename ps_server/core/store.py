@@ -49,9 +49,6 @@ class RowStore(Protocol):
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
         """Stores rows that are newer than the stored ones, atomically per row; returns which were stored, bool [r]."""
 
-    def write_newer_and_read(self, block: RowBlock, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], RowBlock]:
-        """Does `write_newer`, then `read` of `ids`, in one round trip if the rows are in another process."""
-
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
         """Removes each row whose version is below `below`, atomically per row; returns the number of removed rows.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,21 +139,13 @@ class Table:
             FailedPrecondition: the push would make pending partial gradients of a row void.
             StaleEpoch: `epoch` is not the table's epoch.
         """
-        return self._push_rows(block, epoch, self._store.rows.write_newer)
-
-    def push_rows_and_read(
-        self, block: RowBlock, ids: NDArray[np.uint64], wanted: NDArray[np.int64], epoch: int = 0
-    ) -> tuple[Pushed, RowBlock]:
-        """Does `push_rows`, then `read`, in one round trip if the store is another process."""
-        read: list[RowBlock] = []
-
-        def write(block: RowBlock) -> NDArray[np.bool_]:
-            stored, rows = self._store.rows.write_newer_and_read(block, ids)
-            read.append(rows)
-            return stored
-
-        pushed = self._push_rows(block, epoch, write)
-        return pushed, self._born(read[0], wanted)
+        block.validate(self.spec)
+        self._shard.check(block.ids)
+        with self.history.writing(epoch):
+            self._discard_of_earlier_lives(block.ids, block.versions)
+            self._refuse_voiding(block)
+            stored = int(self._store.rows.write_newer(block).sum())
+        return Pushed(stored, len(block) - stored, block.ids, block.versions)
 
     def push_gradients(self, block: GradientBlock, epoch: int = 0) -> Pushed:
         """Keeps partial gradients, and trains the rows for which this is the last contribution.
@@ -232,16 +224,6 @@ class Table:
         native.initialise(block.ids, block.versions, block.rows, spec.dimension, spec.seed, spec.init_scale)
         block.versions[unborn] = births[unborn]
         return block
-
-    def _push_rows(self, block: RowBlock, epoch: int, write: Callable[[RowBlock], NDArray[np.bool_]]) -> Pushed:
-        """Checks a push of rows, and stores the newer ones through `write`."""
-        block.validate(self.spec)
-        self._shard.check(block.ids)
-        with self.history.writing(epoch):
-            self._discard_of_earlier_lives(block.ids, block.versions)
-            self._refuse_voiding(block)
-            stored = int(write(block).sum())
-        return Pushed(stored, len(block) - stored, block.ids, block.versions)
 
     def _discard_of_earlier_lives(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
         births = at_birth(versions)

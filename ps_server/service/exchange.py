@@ -1,9 +1,13 @@
 """The server side of the exchange: streams of frames that store rows and pull rows (protos/ps.proto, Exchange).
 
-Each stream has one coroutine, which reads frames, applies them and begins their pulls, and one task, which writes
-answers. A frame has no task of its own: while its pulls wait for rows, it is an entry of WaitingPulls, which puts it
-back into the writer's queue when rows have arrived. So a stream encodes one answer at a time, when the peer accepts it,
-and a peer that does not read keeps no rows in this server's memory.
+Each stream has one coroutine, which reads frames and begins their pulls, one task, which stores their pushes in order,
+and one task, which writes answers. A frame has no task of its own: while its pulls wait for rows, it is an entry of
+WaitingPulls, which puts it back into the writer's queue when rows have arrived. So a stream encodes one answer at a
+time, when the peer accepts it, and a peer that does not read keeps no rows in this server's memory.
+
+A pull does not wait until the pushes of its frame, or of earlier ones, are stored: it names the version that it needs,
+and if a push makes that version, the pull waits for the row as for any other. Pulls of rows that the same frame pushes
+follow the push. A store in memory has stored a frame before its pulls begin, since that takes no time.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import grpc
@@ -22,7 +27,7 @@ from esd.native.rows import ExactPulls, HeldFrame
 from esd.protos import ps_pb2
 from esd.ps_server.core.table import Pushed, Table
 from esd.ps_server.core.tables import Tables
-from esd.ps_server.service.frame_content import apply_frame, decode_frame
+from esd.ps_server.service.frame_content import FrameContent, decode_frame, store_pushes
 from esd.ps_server.service.frame_pulls import FramePulls
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.service.store_access import StoreThreads
@@ -73,6 +78,7 @@ class ExchangeService:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(stream.write_answers(), name="exchange-answers")
+                tasks.create_task(stream.store_pushes(), name="exchange-pushes")
                 await stream.read_frames()
         except* grpc.aio.InternalError:
             pass  # gRPC raises this if the peer disappears in the middle of a message; there is nobody left to answer
@@ -81,7 +87,19 @@ class ExchangeService:
 
 
 class _OpenFrame:
-    """A frame whose last answer is not sent yet."""
+    """A frame whose last answer is not sent yet.
+
+    Attributes:
+        sequence: its number.
+        size: bytes of its message.
+        share: the memory that it holds.
+        arrived: when it arrived.
+        pulls: its pulls that are not answered; None if it has none, or they have failed.
+        storing: whether its pushes are to be stored, and are not yet.
+        pulls_follow: whether its pulls begin when its pushes are stored, since both have the same rows.
+        failure: the error of its pulls, to be answered when its pushes are stored.
+        queued: whether it is in the writer's queue, or its first rows have still to be put there.
+    """
 
     def __init__(self, data: bytes, share: Share) -> None:
         self.sequence = sequence_of(data)
@@ -89,8 +107,25 @@ class _OpenFrame:
         self.share = share
         self.arrived = time.perf_counter()
         self.pulls: FramePulls | None = None
-        # Whether the frame is in the writer's queue, or its first answer has still to be put there.
+        self.storing = self.pulls_follow = False
+        self.failure: Exception | None = None
         self.queued = True
+
+    def end_pulls(self) -> None:
+        """Ends the pulls. May be repeated."""
+        if self.pulls is not None:
+            self.pulls.close()
+            self.pulls = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Push:
+    """Pushes of a frame that wait to be stored."""
+
+    frame: _OpenFrame
+    content: FrameContent
+    table: Table
+    longest_wait: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +152,9 @@ class _Stream:
         self._room = asyncio.Event()  # the queue is short enough for the next frame to be read
         self._room.set()
         self._closing = False
+        self._pushes: deque[_Push] = deque()
+        self._storing = False  # whether pushes are in this queue or are being stored
+        self._pushed = asyncio.Event()  # there are pushes, or the stream is closing
 
     async def read_frames(self) -> None:
         """Receives frames until the peer closes its side."""
@@ -128,6 +166,17 @@ class _Stream:
                 await self._room.wait()
         self._closing = True
         self._work.set()
+        self._pushed.set()
+
+    async def store_pushes(self) -> None:
+        """Stores the pushes of frames, one frame after the other, until the peer has closed its side."""
+        while self._pushes or not self._closing:
+            while self._pushes:
+                await self._store(self._pushes.popleft())
+            self._storing = False
+            if not self._closing:
+                self._pushed.clear()
+                await self._pushed.wait()
 
     async def write_answers(self) -> None:
         """Grants the credit, then writes answers until every frame is answered and the peer has closed its side."""
@@ -155,7 +204,7 @@ class _Stream:
             self._forget(frame)
 
     async def _take(self, data: bytes) -> None:
-        """Applies a frame, and puts its first answer into the queue."""
+        """Applies a frame at once, or begins its pulls and queues its pushes; puts the first answer into the queue."""
         frame = _OpenFrame(data, self._exchange.budget.share())
         self._unanswered.add(frame)
         self._unanswered_bytes += frame.size
@@ -167,11 +216,15 @@ class _Stream:
             answer = self._apply_at_once(frame, content, table) or await self._apply(frame, data, table)
         except Exception as error:  # noqa: BLE001 - a frame's boundary: any error becomes its refusal
             answer = self._refusal(frame, error)
-        if answer.message is not None:
+        self._put(answer)
+        if not frame.pulls_follow:
+            self._rest(frame)
+
+    def _put(self, answer: _Reply | None) -> None:
+        """Puts an answer into the writer's queue, if there is one."""
+        if answer is not None and answer.message is not None:
             self._queue.append(answer)
             self._work.set()
-        frame.queued = False
-        self._wake(frame)  # rows may have arrived while the frame was applied
 
     def _admit(self, frame: _OpenFrame) -> None:
         """Checks a frame's size, sequence and credit.
@@ -204,6 +257,8 @@ class _Stream:
         """Applies a frame without leaving the event loop; None if it must be applied in a thread."""
         if not isinstance(content, HeldFrame) or self._exchange.threads.refuses:
             return None
+        if content.pushes and self._storing:
+            return None  # it must not overtake the pushes of earlier frames
         waiting = self._exchange.waiting[table.spec.name]
         started = time.perf_counter()
         applied = table.apply_at_once(content, waiting.rows, rows_per_answer(table.row_bytes))
@@ -221,37 +276,63 @@ class _Stream:
                 return self._refusal(frame, error, stored)
         return _Reply(frame, applied.answer, last=applied.pulls is None)
 
-    async def _apply(self, frame: _OpenFrame, data: bytes, table: Table) -> _Reply:
-        """Applies a frame in a thread of the store."""
-        exchange = self._exchange
+    async def _apply(self, frame: _OpenFrame, data: bytes, table: Table) -> _Reply | None:
+        """Queues the pushes of a frame, and reads the first rows that it pulls, in threads of the store."""
         request = parse_frame(data)
         content = decode_frame(request, table.spec)
-        waiting = exchange.waiting[table.spec.name]
-        due = None
         if content.pulls is not None:
             wanted = content.pulls
-            pulls = ExactPulls(wanted.ids, wanted.versions, wanted.stateless)
-            due = self._begin_pulls(frame, request, table, pulls).begin()
-        loop = asyncio.get_running_loop()
+            table.check_pull(wanted.ids, wanted.versions, content.epoch)
+            self._begin_pulls(frame, request, table, ExactPulls(wanted.ids, wanted.versions, wanted.stateless))
+        if content.pushes:
+            frame.storing = self._storing = True
+            self._pushes.append(_Push(frame, content, table, self._longest_wait(request)))
+            self._pushed.set()
+        frame.pulls_follow = content.pulls_pushed_rows
+        return None if frame.pulls_follow else await self._read(frame)
+
+    async def _read(self, frame: _OpenFrame) -> _Reply | None:
+        """Reads the next rows of a frame's pulls; returns an answer, or None if there is nothing to answer."""
+        if frame.pulls is None:
+            return None
+        try:
+            message = await frame.pulls.go_on(self._exchange.threads)
+        except Exception as error:  # noqa: BLE001 - a frame's boundary
+            return self._pulls_failed(frame, error)
+        done = frame.pulls is None or frame.pulls.done
+        return _Reply(frame, message, last=done and not frame.storing)
+
+    async def _store(self, push: _Push) -> None:
+        """Stores the pushes of a frame as soon as it is their turn, and puts their acknowledgement into the queue."""
+        frame, waiting, loop = push.frame, self._exchange.waiting[push.table.spec.name], asyncio.get_running_loop()
 
         def announce(pushed: Pushed) -> None:
             # From the thread and not after the await: if the peer hangs up, other streams still wait for these rows.
             loop.call_soon_threadsafe(waiting.announce, pushed.ids, pushed.versions)
 
-        run = exchange.threads.write if content.pushes else exchange.threads.read
-        deadline = loop.time() + self._longest_wait(request)
-        stored, outcome = await in_turn(
-            lambda: run(apply_frame, content, table, announce, due), waiting, content.epoch, deadline
-        )
+        write = partial(self._exchange.threads.write, store_pushes, push.content, push.table, announce)
         try:
-            if isinstance(outcome, Exception):
-                raise outcome
-            if outcome is None or frame.pulls is None:
-                return _Reply(frame, encode_stored(frame.sequence, stored), last=True)
-            message = frame.pulls.settle(outcome, stored)
+            stored = await in_turn(write, waiting, push.content.epoch, loop.time() + push.longest_wait)
         except Exception as error:  # noqa: BLE001 - a frame's boundary
-            return self._refusal(frame, error, stored)
-        return _Reply(frame, message, last=frame.pulls.done)
+            self._put(self._refusal(frame, error))
+            return
+        frame.storing = False
+        if frame.failure is not None:
+            self._put(self._refusal(frame, frame.failure, stored))
+            return
+        last = frame.pulls is None or frame.pulls.done
+        self._put(_Reply(frame, encode_stored(frame.sequence, stored, last=last), last))
+        if frame.pulls_follow:  # before the next push, which may make a later version of these rows
+            self._put(await self._read(frame))
+            self._rest(frame)
+
+    def _pulls_failed(self, frame: _OpenFrame, error: Exception) -> _Reply | None:
+        """Ends a frame whose pulls fail with a refusal: now, or when its pushes are stored."""
+        frame.end_pulls()
+        if not frame.storing:
+            return self._refusal(frame, error)
+        frame.failure = error
+        return None
 
     def _begin_pulls(self, frame: _OpenFrame, content: Content, table: Table, pulls: ExactPulls) -> FramePulls:
         """Reserves memory for the pulls of a frame, and begins them. Raises Overloaded if too little is left."""
@@ -259,8 +340,10 @@ class _Stream:
         deadline = asyncio.get_running_loop().time() + self._longest_wait(content)
         waiting = self._exchange.waiting[table.spec.name]
         frame.pulls = FramePulls(
-            table, waiting, pulls, frame.sequence, content.epoch, deadline, lambda: self._wake(frame)
-        )
+            table, waiting, pulls, frame.sequence, content.epoch, deadline,
+            wake=lambda: self._wake(frame),
+            storing=lambda: frame.storing,
+        )  # fmt: skip
         return frame.pulls
 
     def _longest_wait(self, content: Content) -> float:
@@ -272,11 +355,7 @@ class _Stream:
         frame.queued = False
         if frame.pulls is None or not frame.pulls.ready:
             return None
-        try:
-            message = await frame.pulls.go_on(self._exchange.threads)
-        except Exception as error:  # noqa: BLE001 - a frame's boundary
-            return self._refusal(frame, error)
-        return _Reply(frame, message, last=frame.pulls.done)
+        return await self._read(frame)
 
     def _refusal(self, frame: _OpenFrame, error: Exception, stored: Stored | None = None) -> _Reply:
         """Returns the last answer of a frame, with an error."""
@@ -287,6 +366,8 @@ class _Stream:
 
     async def _write(self, answer: _Reply) -> None:
         frame = answer.frame
+        if frame not in self._unanswered:
+            return  # rows that were read when the push of their frame was refused
         if answer.last:
             self._forget(frame)  # before the write: a peer that has read the answer may send another frame at once
         if answer.message is not None:
@@ -306,14 +387,17 @@ class _Stream:
             self._queue.append(frame)
             self._work.set()
 
+    def _rest(self, frame: _OpenFrame) -> None:
+        """Leaves a frame to the writer, which goes on with it when its pulls have rows to read."""
+        frame.queued = False
+        self._wake(frame)  # rows may have arrived meanwhile
+
     def _forget(self, frame: _OpenFrame) -> None:
         if frame in self._unanswered:
             self._unanswered.remove(frame)
             self._unanswered_bytes -= frame.size
             frame.share.close()
-            if frame.pulls is not None:
-                frame.pulls.close()
-                frame.pulls = None
+            frame.end_pulls()
 
 
 def _read(data: bytes) -> Content:

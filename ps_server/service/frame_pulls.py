@@ -17,7 +17,7 @@ from esd.ps_server.service.store_access import StoreThreads
 from esd.ps_server.service.waiting import WaitingPulls
 from esd.services.domain.errors import StaleVersion
 from esd.services.domain.rows import RowBlock
-from esd.services.wire.exchange import Stored, rows_per_answer
+from esd.services.wire.exchange import rows_per_answer
 
 
 class FramePulls:
@@ -31,6 +31,7 @@ class FramePulls:
         epoch: the epoch of the frame.
         deadline: the time by the event loop's clock until which rows may be waited for.
         wake: called when rows may be ready to be read.
+        storing: returns whether the pushes of the frame are not stored yet.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class FramePulls:
         epoch: int,
         deadline: float,
         wake: Callable[[], None],
+        storing: Callable[[], bool] = lambda: False,
     ) -> None:
         self._table = table
         self._waiting = waiting
@@ -49,6 +51,7 @@ class FramePulls:
         self._sequence = sequence
         self._deadline = deadline
         self._wake = wake
+        self._storing = storing
         self._entry = waiting.join(epoch, self._woken)
         self._limit = rows_per_answer(table.row_bytes)
         self._reading = False
@@ -75,16 +78,15 @@ class FramePulls:
         self._waiting.rows.begin_read(self._entry.ticket)
         return self._pulls.due_rows(self._limit)
 
-    def settle(self, block: RowBlock, stored: Stored | None = None) -> bytes | None:
+    def settle(self, block: RowBlock) -> bytes | None:
         """Returns the answer with the read rows that have reached their version, or None if it would be empty.
 
         Raises:
             StaleVersion: a row is newer than the wanted version.
         """
         self._reading = False
-        counts = None if stored is None else (stored.new, stored.already_known)
         dimension = self._table.spec.dimension
-        message = self._pulls.answer(self._sequence, counts, block.versions, block.rows, dimension)
+        message = self._pulls.answer(self._sequence, block.versions, block.rows, dimension, self._storing())
         self._waiting.rows.end_read(self._entry.ticket, self._pulls)
         self._wait()
         return message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import ParamSpec, TypeVar
 
 from esd.ps_server.core.shard import Shard
@@ -66,13 +67,18 @@ def _password(settings: ParameterServerSettings) -> str | None:
 
 
 class StoreThreads:
-    """A bounded number of threads that work on the store, so that the event loop never blocks.
+    """Bounded numbers of threads that work on the store, so that the event loop never blocks.
 
-    Calls beyond the threads queue; the limit of concurrent RPCs bounds the queue.
+    Calls beyond the threads queue; the limit of concurrent RPCs bounds the queue. Reads have threads of their own,
+    because a write may wait for the disk of another process, and workers wait for what they read.
+
+    Args:
+        threads: number of threads that read, and of threads that write.
     """
 
     def __init__(self, threads: int) -> None:
-        self._executor = named_threads("ps-store", threads)
+        self._readers = named_threads("ps-read", threads)
+        self._writers = named_threads("ps-write", threads)
         self._refusal: FailedPrecondition | None = None
 
     def refuse(self, reason: FailedPrecondition | None) -> None:
@@ -86,29 +92,30 @@ class StoreThreads:
 
     async def ask(self, work: Callable[[], None]) -> None:
         """Runs `work` in a thread, even while reads and writes are refused."""
-        await self._run("read", work)
+        await self._run(self._readers, "read", work)
 
     async def read(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs `work` in a thread, measured as a read."""
         self._check()
-        return await self._run("read", lambda: work(*args, **kwargs))
+        return await self._run(self._readers, "read", lambda: work(*args, **kwargs))
 
     async def write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs `work` in a thread, measured as a write. A cancelled caller does not stop it."""
         self._check()
-        return await self._run("write", lambda: work(*args, **kwargs))
+        return await self._run(self._writers, "write", lambda: work(*args, **kwargs))
 
     def close(self) -> None:
         """Waits for running work; drops queued work."""
-        self._executor.shutdown(cancel_futures=True)
+        for executor in (self._readers, self._writers):
+            executor.shutdown(cancel_futures=True)
 
     def _check(self) -> None:
         if self._refusal is not None:
             raise FailedPrecondition(str(self._refusal))
 
-    async def _run(self, operation: str, work: Callable[[], T]) -> T:
+    async def _run(self, executor: Executor, operation: str, work: Callable[[], T]) -> T:
         with metrics.STORE_CALLS.track_inprogress():
-            return await asyncio.get_running_loop().run_in_executor(self._executor, _timed, operation, work)
+            return await asyncio.get_running_loop().run_in_executor(executor, _timed, operation, work)
 
 
 def _timed(operation: str, work: Callable[[], T]) -> T:

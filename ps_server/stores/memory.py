@@ -61,9 +61,6 @@ class MemoryRows:
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
         return self.rows.write_newer(block.ids, block.versions, block.rows, self.kept_now)
 
-    def write_newer_and_read(self, block: RowBlock, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], RowBlock]:
-        return self.write_newer(block), self.read(ids)
-
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
         return self.rows.forget_older(ids, below, self.kept_now)
 

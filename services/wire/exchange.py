@@ -111,10 +111,10 @@ def encode_credit(credit: Credit) -> bytes:
     return ps_pb2.ExchangeResponse(credit=granted).SerializeToString()
 
 
-def encode_stored(sequence: int, stored: Stored | None) -> bytes:
-    """Encodes the only answer to a frame without pulls; `stored` is None if the frame has no pushes either."""
+def encode_stored(sequence: int, stored: Stored, *, last: bool = True) -> bytes:
+    """Encodes the answer that acknowledges the pushes of a frame, and whether it is the last one."""
     answer = _answer(sequence, stored)
-    answer.done = True
+    answer.done = last
     return answer.SerializeToString()
 
 

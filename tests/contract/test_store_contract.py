@@ -86,15 +86,6 @@ def test_only_newer_rows_replace_stored_ones(table, rng):
     assert len(table.rows) == 4
 
 
-def test_rows_are_written_and_read_in_one_go(table, rng):
-    table.rows.write_newer(rows_of(rng, [1, 2], 3))
-    written = rows_of(rng, range(1, 1200), 2)
-    stored, read = table.rows.write_newer_and_read(written, np.array([5000, 900, 2, 1199], np.uint64))
-    assert stored.tolist() == [False, False] + [True] * 1197
-    assert read.versions.tolist() == [0, 2, 3, 2]
-    np.testing.assert_array_equal(read.rows[[1, 3]], written.rows[[899, 1198]])
-
-
 def test_a_scan_gives_every_row_once(table, rng):
     written = rows_of(rng, np.unique(rng.integers(0, 2**64, 2500, dtype=np.uint64)), 2)
     table.rows.write_newer(written)

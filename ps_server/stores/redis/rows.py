@@ -96,10 +96,6 @@ class RedisRows:
         (stored,) = self._run(self._writing(block))
         return cast("NDArray[np.bool_]", stored)
 
-    def write_newer_and_read(self, block: RowBlock, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], RowBlock]:
-        stored, rows = self._run(self._writing(block), self._reading(ids))
-        return stored, rows
-
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
         _, commands = self._grouped(ids)
         return sum(

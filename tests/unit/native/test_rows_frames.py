@@ -309,7 +309,7 @@ def test_reads_miss_no_announcement_and_keep_none_after_their_end() -> None:
             pulls, announced = reads.pop(reader)
             ids, wanted = pulls.due_rows(8)
             versions = wanted - rng.integers(0, 2, len(ids))
-            pulls.answer(1, None, versions, np.zeros((len(ids), 1), np.float32), 1)
+            pulls.answer(1, versions, np.zeros((len(ids), 1), np.float32), 1)
             behind = dict(zip(ids[versions < wanted].tolist(), wanted[versions < wanted].tolist(), strict=True))
             left = {row: version for row, version in behind.items() if announced.get(row, -1) < version}
             lost += len(behind) - len(left)
@@ -353,7 +353,7 @@ def test_the_read_of_a_pull_that_was_forgotten_leaves_nothing() -> None:
     waiting.announce(np.array([4, 5], np.uint64), np.array([0, 1]))
     waiting.forget(7)
     assert waiting.kept_announcements == 0
-    pulls.answer(1, None, np.array([0]), np.zeros((1, 1), np.float32), 1)
+    pulls.answer(1, np.array([0]), np.zeros((1, 1), np.float32), 1)
     waiting.end_read(7, pulls)
     assert len(waiting) == waiting.missing(7) == 0
 
@@ -367,13 +367,12 @@ def test_answers_follow_the_rows_that_come() -> None:
         pulls = ExactPulls(np.arange(count, dtype=np.uint64), np.full(count, 5), stateless)
         rows = rng.standard_normal((count, spec.row_width)).astype(np.float32)
         messages: list[bytes] = []
-        first: tuple[int, int] | None = (3, 1)
-        while not pulls.done or first:
+        storing = bool(rng.integers(0, 2))
+        while not (pulls.done and (messages or storing)):
             ids, wanted = pulls.due_rows(LIMIT)
             versions = wanted - rng.integers(0, 2, len(ids))
-            message = pulls.answer(4, first, versions, rows[ids.astype(int)], spec.dimension)
+            message = pulls.answer(4, versions, rows[ids.astype(int)], spec.dimension, storing)
             messages += [message] if message else []
-            first = None
             if not pulls.due and rng.random() < 0.7:
                 pulls.retry()
         whole = {at: rows[at].tobytes() for at in range(count - stateless)}
