@@ -381,5 +381,10 @@ class FrameTable:
             limit: the most rows of the answer.
         """
 
-    def answer(self, pulls: ExactPulls, sequence: int, rows: RowTable, limit: int) -> bytes | None:
-        """Returns the next answer of at most `limit` rows, read from the table; None if it would be empty."""
+    def answer(
+        self, pulls: ExactPulls, sequence: int, rows: RowTable, limit: int, storing: bool = False
+    ) -> bytes | None:
+        """Returns the next answer of at most `limit` rows, read from the table; None if it would be empty.
+
+        `storing` is as in `ExactPulls.answer`.
+        """

@@ -138,14 +138,14 @@ Applied apply(const TableFacts& facts, const HeldFrame& held, RowTable& rows, Pa
 }
 
 nb::object answer_from_table(const TableFacts& facts, ExactPulls& pulls, std::uint64_t sequence, const RowTable& rows,
-                             std::size_t limit) {
+                             std::size_t limit, bool storing) {
   require(rows.width() == facts.initial.width, "the table has another width");
   const PulledBytes bytes = pulled_bytes(facts);
   PyBytes message(pulls.longest_answer(limit, bytes));
   std::size_t size = 0;
   {
     const nb::gil_scoped_release release;
-    size = pulls.answer(sequence, {}, limit, bytes, ExactReader(rows, facts.initial), message.data());
+    size = pulls.answer(sequence, {}, limit, bytes, ExactReader(rows, facts.initial), message.data(), storing);
   }
   return message.take(size);
 }
@@ -298,7 +298,7 @@ void bind_exchange(nb::module_& m) {
           "dimension"_a, "width"_a, "seed"_a, "scale"_a, "optimizer"_a, "epsilon"_a, "beta1"_a, "beta2"_a, "max_norm"_a,
           "shard"_a, "shards"_a)
       .def("apply", &apply, "frame"_a, "rows"_a, "partials"_a, "pre_images"_a.none(), "waiting"_a, "limit"_a)
-      .def("answer", &answer_from_table, "pulls"_a, "sequence"_a, "rows"_a, "limit"_a);
+      .def("answer", &answer_from_table, "pulls"_a, "sequence"_a, "rows"_a, "limit"_a, "storing"_a = false);
 }
 
 }  // namespace esd::rows

@@ -246,8 +246,11 @@ class FrameStore(Protocol):
             limit: the most rows of an answer.
         """
 
-    def answer(self, pulls: native.ExactPulls, sequence: int, limit: int) -> bytes | None:
-        """Returns the next answer to the pulls of a frame; None if none of their rows can be sent yet."""
+    def answer(self, pulls: native.ExactPulls, sequence: int, limit: int, *, storing: bool) -> bytes | None:
+        """Returns the next answer to the pulls of a frame; None if none of their rows can be sent yet.
+
+        With `storing`, the pushes of the frame are not stored yet, and so it is not the last answer.
+        """
 
 
 class LogStore(Protocol):

@@ -96,7 +96,7 @@ class FramePulls:
         self._entry.check()
         if self._table.frames is None:
             return self.settle(await threads.read(self._table.read, *self.begin()))
-        message = self._table.frames.answer(self._pulls, self._sequence, self._limit)
+        message = self._table.frames.answer(self._pulls, self._sequence, self._limit, storing=self._storing())
         self.lag()
         return message
 

@@ -238,8 +238,8 @@ class MemoryFrames:
     def apply(self, frame: HeldFrame, waiting: WaitingRows, limit: int) -> Applied:
         return self._table.apply(frame, self._rows.rows, self._partials.pending, self._rows.kept_now, waiting, limit)
 
-    def answer(self, pulls: ExactPulls, sequence: int, limit: int) -> bytes | None:
-        return self._table.answer(pulls, sequence, self._rows.rows, limit)
+    def answer(self, pulls: ExactPulls, sequence: int, limit: int, *, storing: bool) -> bytes | None:
+        return self._table.answer(pulls, sequence, self._rows.rows, limit, storing)
 
 
 class MemoryHistory:

@@ -71,8 +71,9 @@ async def test_a_frame_that_is_sent_again_stores_nothing_twice(client, stream):
 
 
 async def test_rows_that_are_there_come_first_and_the_others_when_they_are_pushed(client, stream):
-    await stream.write(frame(1, row_push([1, 3], 1, 1.0)), frame(2, pull=([1, 2, 3, 4], [1, 1, 1, 1])))
+    await stream.write(frame(1, row_push([1, 3], 1, 1.0)))
     await stream.answer(1)
+    await stream.write(frame(2, pull=([1, 2, 3, 4], [1, 1, 1, 1])))
     first = await stream.read()
     assert (first.sequence, first.done, first.stored) == (2, False, False)
     assert np.frombuffer(first.positions, np.uint32).tolist() == [0, 2]
@@ -139,6 +140,48 @@ async def test_gradients_wait_for_the_version_before_theirs(client, stream):
         in_order = await other.rows(3, 1)
     assert (together[0, SPEC.dimension :] == in_order[0, SPEC.dimension :]).all()
     await waiting(client, 0)
+
+
+async def test_a_pull_is_answered_before_the_push_of_its_frame_is_stored(client, stream):
+    """The push waits for its turn meanwhile; the later frames of the stream pull at once, and store after it."""
+    await stream.write(
+        frame(1, gradient_push(1, [5], 2, 0b10, 1.0), pull=([8], 0)), frame(2, row_push([7], 1, 7.0), pull=([9], 0))
+    )
+    for sequence in (1, 2):
+        pulled = await stream.read()
+        assert (pulled.sequence, len(pulled.rows), pulled.stored, pulled.done) == (
+            sequence,
+            SPEC.row_bytes,
+            False,
+            False,
+        )
+    async with exchange(client.channel) as other:
+        await other.write(frame(1, gradient_push(0, [5], 1, 0b1, 1.0)))
+        await other.answer(1)
+    for sequence in (1, 2):
+        stored = await stream.read()
+        assert (stored.sequence, stored.rows, stored.newly_stored, stored.done) == (sequence, b"", 1, True)
+    assert (await client.describe()).tables[0].rows == 2
+
+
+async def test_pulls_that_fail_before_their_push_is_stored_are_refused_after_it(client, stream):
+    await stream.write(frame(1, row_push([3], 5, 1.0)))
+    await stream.answer(1)
+    await stream.write(frame(2, gradient_push(1, [5], 2, 0b10, 1.0), pull=([3], 4)), frame(3, pull=([3], 5)))
+    assert (await stream.rows(3, 1) == 1.0).all()  # the pull of frame 2 has been read before this one
+    async with exchange(client.channel) as other:
+        await other.write(frame(1, gradient_push(0, [5], 1, 0b1, 1.0)))
+        await other.answer(1)
+    (answer,) = await stream.answer(2)
+    assert (answer.newly_stored, answer.done) == (1, True)
+    assert "row 3 is at version 5" in answer.refusal.message
+
+
+async def test_a_refused_push_ends_its_frame_after_its_pulls_were_answered(stream):
+    await stream.write(frame(1, gradient_push(1, [5], 2, 0b10, 1.0), pull=([8, 9], [0, 1]), wait_ms=50))
+    *pulled, refused = await stream.answer(1)
+    assert [len(each.rows) for each in pulled] == [SPEC.row_bytes]
+    assert (refused.stored, "in time" in refused.refusal.message) == (False, True)
 
 
 async def test_gradients_that_a_worker_pushes_alone_wait_too(client):
@@ -354,7 +397,8 @@ async def test_rows_come_without_their_optimizer_state_where_that_is_not_wanted(
     """The values alone, also of rows that were never trained, that come later, and of an answer in parts."""
     rows = np.arange(4 * SPEC.row_width, dtype=np.float32).reshape(4, -1)
     await stream.write(frame(1, row_push([1, 2, 3, 4], 1, rows), pull=([1, 9, 2, 8, 5], [1, 0, 1, 0, 1]), stateless=3))
-    first = await stream.read()
+    while not (first := await stream.read()).rows:
+        assert first.stored
     assert len(first.rows) == 2 * SPEC.row_bytes + 2 * 4 * SPEC.dimension
     await stream.write(frame(2, row_push([5], 1, 7.0), pull=([8, 9], 0)))
     initial = await stream.rows(2, 2)
