@@ -28,7 +28,7 @@ from esd.services.runtime.settings import join_address
 if TYPE_CHECKING:
     from esd.cluster.engines import Engines, Found
 
-START_SECONDS = 120.0
+START_SECONDS = 120.0  # for all services to get ready, and from one progress of one that loads its rows to the next
 _POLL_SECONDS = 0.5
 
 # How the `esd` command shows itself to a cluster, by the files of its folder.
@@ -114,12 +114,23 @@ def _engines(cluster: Cluster) -> Iterator[Engines]:
 
 
 def _await_health(engines: Engines) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    """Waits until all containers are healthy, as long as there is progress within START_SECONDS.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    deadline, before = time.monotonic() + START_SECONDS, set[tuple[str, str, str]]()
     while waiting := [each for each in engines.found() if each.health != "healthy"]:
+        progress = {(each.host, each.service, each.said) for each in waiting if each.said}
+        if progress - before:
+            deadline, before = time.monotonic() + START_SECONDS, before | progress
         if time.monotonic() > deadline:
             raise Unavailable(f"not healthy after {START_SECONDS:.0f} s: {_list(waiting)}; docker logs says why")
         time.sleep(_POLL_SECONDS)
 
 
 def _list(found: list[Found]) -> str:
-    return ", ".join(f"{each.service} on {each.host} ({each.state}, {each.health})" for each in found)
+    return ", ".join(
+        f"{each.service} on {each.host} ({', '.join(filter(None, (each.state, each.health, each.said)))})"
+        for each in found
+    )

@@ -31,12 +31,21 @@ _SSH_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A container as its engine knows it."""
+    """A container as its engine knows it.
+
+    Attributes:
+        host: name of its host.
+        service: name of its service.
+        state: whether it runs, in the engine's words.
+        health: the same of its health; empty: it has no check.
+        said: the last line of its standard output, while it starts: how far it has loaded its rows.
+    """
 
     host: str
     service: str
     state: str
     health: str
+    said: str = ""
 
 
 class Engines:
@@ -84,15 +93,18 @@ class Engines:
 
     def found(self) -> list[Found]:
         """Returns all containers of the cluster, in any state."""
-        return [
-            Found(
-                name,
-                each.labels[_SERVICE],
-                each.status,
-                each.attrs["State"].get("Health", {}).get("Status", ""),
-            )
-            for name, each in self._containers()
-        ]
+        hosts = {host.name: host for host in self._cluster.hosts}
+
+        def found(name: str, container: Any) -> Found:
+            health = container.attrs["State"].get("Health", {}).get("Status", "")
+            lines: list[bytes] = []
+            if container.status == "running" and health not in ("", "healthy"):
+                with _translated(hosts[name]):  # an engine may count lines of standard error, too
+                    lines = container.logs(stdout=True, stderr=False, tail=20).splitlines()
+            said = lines[-1].decode(errors="replace") if lines else ""
+            return Found(name, container.labels[_SERVICE], container.status, health, said)
+
+        return [found(name, container) for name, container in self._containers()]
 
     def remove(self, *, volumes: bool) -> None:
         """Removes all containers of the cluster, workers first, and their volumes if asked to.

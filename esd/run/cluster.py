@@ -37,7 +37,6 @@ from esd.worker.service.settings import WorkerSettings
 
 # Of the driver and of every service, at rest with 2 workers: 11 to 14.
 _THREADS_OF_A_PROCESS = 11
-ROW_FILES = "*/shard-*/rows-*"  # of a checkpoint directory, which a parameter server loads when it starts
 
 T = TypeVar("T")
 
@@ -222,8 +221,7 @@ class LocalServices:
         spawn = spawn_module("esd.ps_server")
         for shard in range(self._settings.shards):
             settings = self._settings.server(shard)
-            stored = partial(bytes_of_files, self._settings.checkpoint_dir, ROW_FILES)
-            await self._start_one(self.parameter_servers, f"ps-{shard}", spawn, "ESD_PS_", settings, stored)
+            await self._start_one(self.parameter_servers, f"ps-{shard}", spawn, "ESD_PS_", settings)
 
     async def _start_dispatcher(self) -> None:
         spawn, settings = spawn_module("esd.dispatcher"), self._settings.dispatcher()
@@ -253,10 +251,9 @@ class LocalServices:
         spawn: Spawn,
         prefix: str,
         environment: Mapping[str, str],
-        stored_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         listen = {f"{prefix}LISTEN": self._stack.enter_context(held_address())}
-        kind.append(await start_service(name, spawn, {**environment, **listen}, self._logs, stored_bytes))
+        kind.append(await start_service(name, spawn, {**environment, **listen}, self._logs))
 
 
 def _check_working_directory() -> None:

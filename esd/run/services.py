@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,9 @@ from esd.services.runtime.low_limits import low_limits
 from esd.services.runtime.process import STOP_WITH_STDIN
 from esd.services.runtime.settings import join_address
 
-START_SECONDS = 120.0  # for one service without rows to load, or the import of torch on a busy small machine
+# For one service without rows to load, or the import of torch on a busy small machine; and from one progress of a
+# service that loads rows to the next.
+START_SECONDS = 120.0
 STOP_SECONDS = 15.0
 
 
@@ -42,7 +45,7 @@ class ServiceProcess:
         metrics: `host:port` of its metrics page, if it has one.
         page: `host:port` of the page for people, if it has one.
         restarts: how often it was started again, or was about to be.
-        stored_bytes: returns the bytes that it loads before it is ready.
+        stored_bytes: returns the bytes that it loads before it is ready, if it tells nothing of its progress.
     """
 
     name: str
@@ -71,15 +74,32 @@ class ServiceProcess:
         await self.wait_ready()
 
     async def wait_ready(self) -> None:
-        """Reads the ready line. The more the service has to load, the longer it may take.
+        """Reads the ready line. A service that gets on with loading may take any time.
 
         Raises:
             ServiceFailed: the process ends first.
             Unavailable: it is not ready in time.
         """
-        assert self.process.stdout is not None  # noqa: S101 - started with a pipe
         stored = await asyncio.to_thread(self.stored_bytes)
         seconds = START_SECONDS + loading_seconds(stored)
+        limit = f"within {seconds:.0f} s" + (f" that {stored >> 20} MiB of stored rows give it" if stored else "")
+        progress, deadline = "", time.monotonic() + seconds
+        while "address" not in (ready := await self._next_line(deadline - time.monotonic(), limit)):
+            if ready["progress"] != progress:
+                progress, deadline = ready["progress"], time.monotonic() + seconds
+                limit = f"within {seconds:.0f} s of its last progress ({progress})"
+        self.address = ready["address"]
+        self.metrics = ready.get("metrics")
+        self.page = ready.get("page")
+
+    async def _next_line(self, seconds: float, limit: str) -> dict[str, str]:
+        """Reads the next line of the process.
+
+        Raises:
+            ServiceFailed: the process ends first.
+            Unavailable: the line does not come in time, which is in words the `limit`.
+        """
+        assert self.process.stdout is not None  # noqa: S101 - started with a pipe
         try:
             async with asyncio.timeout(seconds):
                 line = await self.process.stdout.readline()
@@ -87,14 +107,9 @@ class ServiceProcess:
                     await self.process.wait()
                     raise self.failure()
         except TimeoutError:
-            loaded = f" that {stored >> 20} MiB of stored rows give it" if stored else ""
-            raise Unavailable(
-                f"{self.name} was not ready within {seconds:.0f} s{loaded}; its log: {self.log}"
-            ) from None
-        ready = json.loads(line)
-        self.address = ready["address"]
-        self.metrics = ready.get("metrics")
-        self.page = ready.get("page")
+            raise Unavailable(f"{self.name} was not ready {limit}; its log: {self.log}") from None
+        said: dict[str, str] = json.loads(line)
+        return said
 
     def failure(self) -> ServiceFailed:
         """Makes the error that tells the user about a process that ended on its own."""

@@ -13,6 +13,7 @@ from esd.ps_server.service.monitoring import store_followed, tables_measured
 from esd.ps_server.service.servicer import SERVICE, ParameterServer, add_to_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.service.store_access import StoreThreads, open_configured_store
+from esd.services.runtime.process import announce_progress
 from esd.services.runtime.server import Server, serve
 
 _REPORTED_SECONDS = 10.0
@@ -49,8 +50,9 @@ async def parameter_server(settings: ParameterServerSettings) -> AsyncIterator[S
 
 
 async def _load(tables: Tables) -> None:
-    """Loads the tables. Meanwhile every call learns of the progress, and the log now and then."""
+    """Loads the tables. Meanwhile every call learns of the progress, and log and launcher now and then."""
     loading = asyncio.create_task(asyncio.to_thread(tables.load))
     while not (await asyncio.wait([loading], timeout=_REPORTED_SECONDS))[0]:
         _log.info("%s", tables.progress)
+        announce_progress("ps", tables.progress)
     await loading

@@ -9,7 +9,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NoReturn
 
 from esd.services.domain.errors import EsdError, InvalidArgument
@@ -107,7 +107,7 @@ async def _end_calls() -> None:
 
 
 def announce(service: str, address: str, metrics_address: str | None, **others: str | None) -> None:
-    """Prints the ready line, which launchers and tests wait for: the only line on standard output.
+    """Prints the ready line, which launchers and tests wait for: the last line on standard output.
 
     Args:
         service: name of the service.
@@ -115,8 +115,21 @@ def announce(service: str, address: str, metrics_address: str | None, **others: 
         metrics_address: `host:port` of its metrics page; None if it is off.
         others: the `host:port` of further pages, by name; None if off.
     """
-    ready = {"event": "ready", "service": service, "address": address, "metrics": metrics_address, **others}
-    sys.stdout.write(json.dumps(ready) + "\n")
+    _print({"event": "ready", "service": service, "address": address, "metrics": metrics_address, **others})
+
+
+def announce_progress(service: str, progress: str) -> None:
+    """Prints how far a service is that takes long to get ready, so that its launcher has patience with it.
+
+    Args:
+        service: name of the service.
+        progress: other words than before if it has got on.
+    """
+    _print({"event": "loading", "service": service, "progress": progress})
+
+
+def _print(line: Mapping[str, str | None]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 

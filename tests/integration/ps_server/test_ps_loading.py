@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.table import Table
+from esd.ps_server.service import app
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.stores.directory import row_files
@@ -67,9 +69,10 @@ class Reading:
 
 
 async def test_a_server_answers_while_it_loads_and_callers_wait_as_long_as_it_gets_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpointed(tmp_path)
+    monkeypatch.setattr(app, "_REPORTED_SECONDS", 0.01)
     reading = Reading(monkeypatch)
     address = f"127.0.0.1:{free_port()}"
     settings = ParameterServerSettings(listen=address, checkpoint_dir=tmp_path, metrics_port=0)
@@ -92,11 +95,16 @@ async def test_a_server_answers_while_it_loads_and_callers_wait_as_long_as_it_ge
                 reading.steps.release()
                 return await client.get_checkpoint()
 
-            texts = []
+            texts: list[str] = []
+            told: set[str] = set()  # to the launcher of the server, on its standard output
             for _ in range(2):
                 with pytest.raises(Loading, match=r"loads its tables from its checkpoints: \d+ MiB are read") as caught:
                     await client.get_checkpoint()
                 texts.append(str(caught.value))
+                while texts[-1] not in told:
+                    said = map(json.loads, capsys.readouterr().out.splitlines())
+                    told |= {line["progress"] for line in said if line["event"] == "loading"}
+                    await asyncio.sleep(0)
                 reading.steps.release()
                 await reading.next()
             assert texts[0] != texts[1]

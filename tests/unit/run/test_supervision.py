@@ -13,19 +13,24 @@ import pytest
 
 from esd.run import services as running_services
 from esd.run import supervision
-from esd.run.cluster import ROW_FILES
 from esd.run.events import Event, ServiceNotReady, ServiceRestarted
 from esd.run.services import ServiceFailed, ServiceProcess, bytes_of_files
 from esd.run.supervision import Supervisor, pauses_between_restarts
+from esd.run.valkey import LOADED_FILES
 from esd.services.domain.errors import Unavailable
 
 # Each start takes a line off the file: `serve` gets ready and stays, `die` gets ready and dies, `fail` dies before,
-# `wait` never gets ready, `done` ends well.
+# `wait` never gets ready, `done` ends well; `load:N` tells of progress N times and gets ready, `stall:N` then waits.
 _SERVICE = """
 import json, pathlib, sys, time
 plan = pathlib.Path(sys.argv[1])
 act, _, rest = plan.read_text().partition(" ")
 plan.write_text(rest)
+act, _, steps = act.partition(":")
+for step in range(int(steps or 0)):
+    print(json.dumps({"event": "loading", "progress": f"{step} MiB are read"}), flush=True)
+    time.sleep(0.05)
+act = {"load": "serve", "stall": "wait"}.get(act, act)
 if act in ("serve", "die", "done"):
     print(json.dumps({"address": "127.0.0.1:1"}), flush=True)
 if act in ("serve", "wait"):
@@ -137,21 +142,57 @@ async def test_one_that_is_not_ready_in_time_is_stopped_and_started_again(
         await cluster.see_through(work(), 20, told.append)
 
 
-async def test_a_server_has_the_longer_to_get_ready_the_more_rows_it_loads(
+async def test_a_server_that_gets_on_with_loading_may_take_any_time(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_services, "START_SECONDS", 3.0)
+    service = await services.make("ps-0", "load:80")
+    began = time.monotonic()
+    await service.wait_ready()
+    assert time.monotonic() - began > 3.5
+    assert service.address == "127.0.0.1:1"
+
+
+async def test_a_server_that_stops_loading_is_given_up_with_its_last_progress(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_services, "START_SECONDS", 2.0)
+    service = await services.make("ps-0", "stall:3")
+    with pytest.raises(Unavailable, match=r"not ready within 2 s of its last progress \(2 MiB are read\); its log"):
+        await service.wait_ready()
+
+
+async def test_a_server_that_repeats_its_progress_makes_none(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_services, "START_SECONDS", 2.0)
+    line = 'print(\'{"event": "loading", "progress": "none"}\', flush=True)'
+
+    async def start() -> asyncio.subprocess.Process:
+        repeats = f"import time\nwhile True:\n  {line}\n  time.sleep(0.05)"
+        return await asyncio.create_subprocess_exec(sys.executable, "-c", repeats, stdout=asyncio.subprocess.PIPE)
+
+    service = ServiceProcess("ps-0", await start(), services.folder / "ps-0.log", start)
+    services.made.append(service)
+    with pytest.raises(Unavailable, match=r"not ready within 2 s of its last progress \(none\)"):
+        await service.wait_ready()
+
+
+async def test_a_store_that_tells_nothing_has_the_longer_the_more_it_loads(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running_services, "START_SECONDS", 0.1)
-    folder = tmp_path / "kept" / "embeddings" / "shard-0-of-1"
-    folder.mkdir(parents=True)
-    with (folder / "rows-50").open("wb") as rows:
+    folder = tmp_path / "appendonlydir"
+    folder.mkdir()
+    with (folder / "appendonly.aof").open("wb") as rows:
         rows.truncate(12 * 2**20)  # 1.5 s
-    service = await services.make("ps-0", "wait")
-    service.stored_bytes = partial(bytes_of_files, tmp_path / "kept", ROW_FILES)
+    service = await services.make("valkey", "wait")
+    service.stored_bytes = partial(bytes_of_files, tmp_path, LOADED_FILES)
     began = time.monotonic()
     with pytest.raises(Unavailable, match="not ready within 2 s that 12 MiB of stored rows give it"):
         await service.wait_ready()
     assert time.monotonic() - began >= 1.6
-    service.stored_bytes = partial(bytes_of_files, None, ROW_FILES)
+    service.stored_bytes = partial(bytes_of_files, None, LOADED_FILES)
     with pytest.raises(Unavailable, match=r"not ready within 0 s; its log"):
         await service.wait_ready()
 
