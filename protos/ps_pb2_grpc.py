@@ -151,11 +151,13 @@ class ParameterServerServicer:
 
     def Exchange(self, request_iterator, context):
         """Pushes and pulls rows, over a stream of frames that stays open while its caller trains. A frame may push rows, push
-        partial gradients and pull rows, in this order. The server stores frames in the order of their arrival. It answers
-        in any order, as soon as a part of an answer is ready, and marks the last answer to a frame. A refusal ends its own
-        frame only: the pulls of a frame with a refused push are not answered, and an acknowledged push stays valid if the
-        pulls of its frame are refused. When a stream breaks, its caller opens another and sends every frame without a last
-        answer again, in order. Frames may be repeated, since pushes and pulls may.
+        partial gradients and pull rows. The server stores the pushes of a stream in the order of their arrival, in a frame
+        the rows before the gradients. Pulls wait for no push but one that makes the version that they want, and so may be
+        answered while the pushes of their frame, and of earlier ones, are not stored yet. The server answers in any order,
+        as soon as a part of an answer is ready, and marks the last answer to a frame. A refusal ends its own frame only: of
+        a frame with a refused push some pulls may have been answered, and an acknowledged push stays valid if the pulls of
+        its frame are refused. When a stream breaks, its caller opens another and sends every frame without a last answer
+        again, in order; it may leave out what was answered. Frames may be repeated, since pushes and pulls may.
 
         The first message of the server grants credit: the limits on unanswered frames of the stream and on their bytes.
         Messages have at most 1 MiB of payload in either direction. The caller ends the stream by closing its side; the

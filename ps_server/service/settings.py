@@ -39,7 +39,9 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
     shards: int = Field(
         1, ge=1, le=PARTITIONS, description="number of parameter servers; each holds the ids of its shard"
     )
-    store_threads: int = Field(4, ge=1, le=64, description="threads that work on the store")
+    store_threads: int = Field(
+        4, ge=1, le=64, description="threads that read from the store, and as many that write to it"
+    )
     store_timeout_seconds: float = Field(
         5.0, gt=0, description="longest wait for one answer of Redis before the call fails with UNAVAILABLE"
     )

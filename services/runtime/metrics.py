@@ -457,7 +457,7 @@ STORE_UP = Gauge(
 STORE_CALLS = Gauge(
     "esd_store_calls",
     "Calls that a store thread works on or that wait for one; ESD_PS_MAX_CONCURRENT_RPCS bounds them. Above "
-    "ESD_PS_STORE_THREADS for long: the store is the bottleneck; see esd_store_seconds.",
+    "twice ESD_PS_STORE_THREADS for long: the store is the bottleneck; see esd_store_seconds.",
     registry=REGISTRY,
 )
 STORE_SECONDS = Histogram(
