@@ -271,7 +271,7 @@ class _Stream:
         if applied.pulls is not None:
             stored = None if applied.stored is None else Stored(*applied.stored)
             try:
-                self._begin_pulls(frame, content, table, applied.pulls).lag()
+                self._begin_pulls(frame, content, table, applied.pulls, table.row_bytes).lag()
             except Exception as error:  # noqa: BLE001 - a frame's boundary
                 return self._refusal(frame, error, stored)
         return _Reply(frame, applied.answer, last=applied.pulls is None)
@@ -283,7 +283,9 @@ class _Stream:
         if content.pulls is not None:
             wanted = content.pulls
             table.check_pull(wanted.ids, wanted.versions, content.epoch)
-            self._begin_pulls(frame, request, table, ExactPulls(wanted.ids, wanted.versions, wanted.stateless))
+            longest = table.row_bytes if wanted.stateless < len(wanted.ids) else 4 * table.spec.dimension
+            pulls = ExactPulls(wanted.ids, wanted.versions, wanted.stateless)
+            self._begin_pulls(frame, request, table, pulls, longest)
         if content.pushes:
             frame.storing = self._storing = True
             self._pushes.append(_Push(frame, content, table, self._longest_wait(request)))
@@ -334,13 +336,15 @@ class _Stream:
         frame.failure = error
         return None
 
-    def _begin_pulls(self, frame: _OpenFrame, content: Content, table: Table, pulls: ExactPulls) -> FramePulls:
+    def _begin_pulls(
+        self, frame: _OpenFrame, content: Content, table: Table, pulls: ExactPulls, longest_row: int
+    ) -> FramePulls:
         """Reserves memory for the pulls of a frame, and begins them. Raises Overloaded if too little is left."""
         frame.share.take(BYTES_PER_PULLED_ID * (pulls.due + pulls.lagging))
         deadline = asyncio.get_running_loop().time() + self._longest_wait(content)
         waiting = self._exchange.waiting[table.spec.name]
         frame.pulls = FramePulls(
-            table, waiting, pulls, frame.sequence, content.epoch, deadline,
+            table, waiting, pulls, frame.sequence, content.epoch, deadline, longest_row,
             wake=lambda: self._wake(frame),
             storing=lambda: frame.storing,
         )  # fmt: skip

@@ -30,6 +30,7 @@ class FramePulls:
         sequence: the sequence of the frame.
         epoch: the epoch of the frame.
         deadline: the time by the event loop's clock until which rows may be waited for.
+        longest_row: the most bytes of a row in an answer.
         wake: called when rows may be ready to be read.
         storing: returns whether the pushes of the frame are not stored yet.
     """
@@ -42,6 +43,7 @@ class FramePulls:
         sequence: int,
         epoch: int,
         deadline: float,
+        longest_row: int,
         wake: Callable[[], None],
         storing: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -53,7 +55,7 @@ class FramePulls:
         self._wake = wake
         self._storing = storing
         self._entry = waiting.join(epoch, self._woken)
-        self._limit = rows_per_answer(table.row_bytes)
+        self._limit = rows_per_answer(longest_row)
         self._reading = False
 
     @property

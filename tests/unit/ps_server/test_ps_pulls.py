@@ -48,7 +48,9 @@ class Puller:
         self.rows = {}
         self._woken = asyncio.Event()
         deadline = asyncio.get_running_loop().time() + seconds
-        self._pulls = FramePulls(table, self.waiting, ExactPulls(ids, wanted), 1, epoch, deadline, self._woken.set)
+        self._pulls = FramePulls(
+            table, self.waiting, ExactPulls(ids, wanted), 1, epoch, deadline, SPEC.row_bytes, self._woken.set
+        )
         self._threads = threads
         self._ids = ids
 
