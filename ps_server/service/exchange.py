@@ -16,7 +16,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -95,7 +95,9 @@ class _OpenFrame:
         share: the memory that it holds.
         arrived: when it arrived.
         pulls: its pulls that are not answered; None if it has none, or they have failed.
-        storing: whether its pushes are to be stored, and are not yet.
+        storing: whether its pushes are to be stored, and their acknowledgement is not in the writer's queue yet.
+        unacknowledged: the same until the acknowledgement is written.
+        replies: number of its replies in the writer's queue.
         pulls_follow: whether its pulls begin when its pushes are stored, since both have the same rows.
         failure: the error of its pulls, to be answered when its pushes are stored.
         queued: whether it is in the writer's queue, or its first rows have still to be put there.
@@ -107,7 +109,8 @@ class _OpenFrame:
         self.share = share
         self.arrived = time.perf_counter()
         self.pulls: FramePulls | None = None
-        self.storing = self.pulls_follow = False
+        self.storing = self.unacknowledged = self.pulls_follow = False
+        self.replies = 0
         self.failure: Exception | None = None
         self.queued = True
 
@@ -130,12 +133,17 @@ class _Push:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """One answer to a frame: a message, or none yet; `last` marks the frame's final answer."""
+    """One answer to a frame: a message, or none yet; `last` marks the frame's final answer.
+
+    An acknowledgement has the counts in `stored`. It is encoded when it is written, since only then is it known whether
+    all rows have been answered before it.
+    """
 
     frame: _OpenFrame
     message: bytes | None
     last: bool
     code: grpc.StatusCode = grpc.StatusCode.OK
+    stored: Stored | None = None
 
 
 class _Stream:
@@ -186,7 +194,11 @@ class _Stream:
                 while self._queue:
                     item = self._queue.popleft()
                     self._room.set()
-                    answer = item if isinstance(item, _Reply) else await self._go_on(item)
+                    if isinstance(item, _Reply):
+                        item.frame.replies -= 1
+                        answer: _Reply | None = item
+                    else:
+                        answer = await self._go_on(item)
                     if answer is not None:
                         await self._write(answer)
                 if self._unanswered or not self._closing:
@@ -222,7 +234,8 @@ class _Stream:
 
     def _put(self, answer: _Reply | None) -> None:
         """Puts an answer into the writer's queue, if there is one."""
-        if answer is not None and answer.message is not None:
+        if answer is not None and (answer.message is not None or answer.stored is not None):
+            answer.frame.replies += 1
             self._queue.append(answer)
             self._work.set()
 
@@ -287,22 +300,27 @@ class _Stream:
             pulls = ExactPulls(wanted.ids, wanted.versions, wanted.stateless)
             self._begin_pulls(frame, request, table, pulls, longest)
         if content.pushes:
-            frame.storing = self._storing = True
+            frame.storing = frame.unacknowledged = self._storing = True
             self._pushes.append(_Push(frame, content, table, self._longest_wait(request)))
             self._pushed.set()
         frame.pulls_follow = content.pulls_pushed_rows
-        return None if frame.pulls_follow else await self._read(frame)
+        return None if frame.pulls_follow else await self._read(frame, lambda: frame.storing)
 
-    async def _read(self, frame: _OpenFrame) -> _Reply | None:
-        """Reads the next rows of a frame's pulls; returns an answer, or None if there is nothing to answer."""
+    async def _read(self, frame: _OpenFrame, storing: Callable[[], bool]) -> _Reply | None:
+        """Reads the next rows of a frame's pulls; returns an answer, or None if there is nothing to answer.
+
+        Args:
+            frame: the frame.
+            storing: returns whether the acknowledgement of its pushes will be written after this answer.
+        """
         if frame.pulls is None:
             return None
         try:
-            message = await frame.pulls.go_on(self._exchange.threads)
+            message = await frame.pulls.go_on(self._exchange.threads, storing)
         except Exception as error:  # noqa: BLE001 - a frame's boundary
             return self._pulls_failed(frame, error)
         done = frame.pulls is None or frame.pulls.done
-        return _Reply(frame, message, last=done and not frame.storing)
+        return _Reply(frame, message, last=done and not storing())
 
     async def _store(self, push: _Push) -> None:
         """Stores the pushes of a frame as soon as it is their turn, and puts their acknowledgement into the queue."""
@@ -322,10 +340,9 @@ class _Stream:
         if frame.failure is not None:
             self._put(self._refusal(frame, frame.failure, stored))
             return
-        last = frame.pulls is None or frame.pulls.done
-        self._put(_Reply(frame, encode_stored(frame.sequence, stored, last=last), last))
+        self._put(_Reply(frame, None, last=False, stored=stored))
         if frame.pulls_follow:  # before the next push, which may make a later version of these rows
-            self._put(await self._read(frame))
+            self._put(await self._read(frame, lambda: False))
             self._rest(frame)
 
     def _pulls_failed(self, frame: _OpenFrame, error: Exception) -> _Reply | None:
@@ -346,7 +363,6 @@ class _Stream:
         frame.pulls = FramePulls(
             table, waiting, pulls, frame.sequence, content.epoch, deadline, longest_row,
             wake=lambda: self._wake(frame),
-            storing=lambda: frame.storing,
         )  # fmt: skip
         return frame.pulls
 
@@ -359,7 +375,7 @@ class _Stream:
         frame.queued = False
         if frame.pulls is None or not frame.pulls.ready:
             return None
-        return await self._read(frame)
+        return await self._read(frame, lambda: frame.unacknowledged)
 
     def _refusal(self, frame: _OpenFrame, error: Exception, stored: Stored | None = None) -> _Reply:
         """Returns the last answer of a frame, with an error."""
@@ -371,7 +387,11 @@ class _Stream:
     async def _write(self, answer: _Reply) -> None:
         frame = answer.frame
         if frame not in self._unanswered:
-            return  # rows that were read when the push of their frame was refused
+            return  # the frame has been refused since
+        if answer.stored is not None:
+            frame.unacknowledged = False
+            last = not frame.replies and (frame.pulls is None or frame.pulls.done)
+            answer = _Reply(frame, encode_stored(frame.sequence, answer.stored, last=last), last)
         if answer.last:
             self._forget(frame)  # before the write: a peer that has read the answer may send another frame at once
         if answer.message is not None:

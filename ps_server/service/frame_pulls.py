@@ -32,7 +32,6 @@ class FramePulls:
         deadline: the time by the event loop's clock until which rows may be waited for.
         longest_row: the most bytes of a row in an answer.
         wake: called when rows may be ready to be read.
-        storing: returns whether the pushes of the frame are not stored yet.
     """
 
     def __init__(
@@ -45,7 +44,6 @@ class FramePulls:
         deadline: float,
         longest_row: int,
         wake: Callable[[], None],
-        storing: Callable[[], bool] = lambda: False,
     ) -> None:
         self._table = table
         self._waiting = waiting
@@ -53,7 +51,6 @@ class FramePulls:
         self._sequence = sequence
         self._deadline = deadline
         self._wake = wake
-        self._storing = storing
         self._entry = waiting.join(epoch, self._woken)
         self._limit = rows_per_answer(longest_row)
         self._reading = False
@@ -80,7 +77,7 @@ class FramePulls:
         self._waiting.rows.begin_read(self._entry.ticket)
         return self._pulls.due_rows(self._limit)
 
-    def settle(self, block: RowBlock) -> bytes | None:
+    def settle(self, block: RowBlock, *, storing: bool) -> bytes | None:
         """Returns the answer with the read rows that have reached their version, or None if it would be empty.
 
         Raises:
@@ -88,17 +85,24 @@ class FramePulls:
         """
         self._reading = False
         dimension = self._table.spec.dimension
-        message = self._pulls.answer(self._sequence, block.versions, block.rows, dimension, self._storing())
+        message = self._pulls.answer(self._sequence, block.versions, block.rows, dimension, storing)
         self._waiting.rows.end_read(self._entry.ticket, self._pulls)
         self._wait()
         return message
 
-    async def go_on(self, threads: StoreThreads) -> bytes | None:
-        """Reads the next part; returns its answer, or None if it would be empty. Raises as `begin` and `settle` do."""
+    async def go_on(self, threads: StoreThreads, storing: Callable[[], bool] = lambda: False) -> bytes | None:
+        """Reads the next part; returns its answer, or None if it would be empty. Raises as `begin` and `settle` do.
+
+        Args:
+            threads: to read in.
+            storing: returns whether the pushes of the frame are still to be acknowledged after this answer, so that it
+                is not the last one; asked when the rows are read.
+        """
         self._entry.check()
         if self._table.frames is None:
-            return self.settle(await threads.read(self._table.read, *self.begin()))
-        message = self._table.frames.answer(self._pulls, self._sequence, self._limit, storing=self._storing())
+            block = await threads.read(self._table.read, *self.begin())
+            return self.settle(block, storing=storing())
+        message = self._table.frames.answer(self._pulls, self._sequence, self._limit, storing=storing())
         self.lag()
         return message
 

@@ -48,7 +48,7 @@ _MAX_BYTES = 1 << 18
 
 # A Redis that writes each change to its disk before it answers waits for the disk once per script of a pipeline, and
 # this takes as long as the script of a few thousand small rows. So one script has all rows of a frame (of a MiB), which
-# keeps Redis busy for 30 ms.
+# keeps Redis busy for 40 ms.
 _MAX_SCRIPT_ROWS = 16_384
 _MAX_SCRIPT_BYTES = 1 << 20
 

@@ -164,6 +164,21 @@ async def test_a_pull_is_answered_before_the_push_of_its_frame_is_stored(client,
     assert (await client.describe()).tables[0].rows == 2
 
 
+async def test_every_frame_is_acknowledged_once_and_ended_once_in_any_order(client, stream):
+    """Two streams pull the rows of each other, so that rows and acknowledgements come at once."""
+    frames = range(1, 61)
+    async with exchange(client.channel) as other:
+        for number in frames:
+            await stream.write(frame(number, row_push([number], 1, 1.0), pull=([1000 + number], 1)))
+            await other.write(frame(number, row_push([1000 + number], 1, 2.0), pull=([number], 1)))
+        for each in (stream, other):
+            for number in frames:
+                answers = await each.answer(number)
+                assert sum(answer.newly_stored for answer in answers if answer.stored) == 1
+                assert sum(len(answer.rows) for answer in answers) == SPEC.row_bytes
+            await each.end()
+
+
 async def test_pulls_that_fail_before_their_push_is_stored_are_refused_after_it(client, stream):
     await stream.write(frame(1, row_push([3], 5, 1.0)))
     await stream.answer(1)
