@@ -67,10 +67,10 @@ def _password(settings: ParameterServerSettings) -> str | None:
 
 
 class StoreThreads:
-    """The threads of the store, in bounded numbers, beside an event loop that never blocks.
+    """Bounded numbers of threads that work on the store, so that the event loop never blocks.
 
     Calls beyond the threads queue; the limit of concurrent RPCs bounds the queue. Reads have threads of their own,
-    because a write may wait for the disk of another process, and workers wait for what they read.
+    because a write may wait for the disk of another process, and workers wait for the rows of a read.
 
     Args:
         threads: number of threads that read, and of threads that write.
