@@ -5,8 +5,8 @@
 Writes files of 26 columns of ids that are all distinct, trains them with the command as a user does, 4 workers of 1,024
 samples and everything else by default, and prints a line of JSON: whether the command ended with its model, its time,
 and for all processes together and for each kind of service the largest proportional set size, sampled every 2 s. With
-`--kill-at M` the parameter server is killed (`kill -9`) when M million ids have been trained, and the dispatcher a
-while after that recovery. The run is ended when this machine has less memory left than `--leave`.
+`--kill-at M` the parameter server is killed (`kill -9`) when M million ids have been trained, and the dispatcher when 20
+iterations more have been. The run is ended when this machine has less memory left than `--leave`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from testbed.redis_server import redis_server
 FIELDS, WORKERS, BATCH = 26, 4, 1024
 _SAMPLES_OF_A_FILE = 200_000
 _POLL_SECONDS = 2.0
-_REDONE = 20  # iterations after a recovery until the dispatcher is killed, too
+_MORE = 20  # iterations that are trained after the loss of the parameter server until the dispatcher is killed, too
 _SPREAD = 0x9E3779B97F4A7C15 >> 1 | 1  # odd: a product with it, modulo 2^62, is a permutation
 _KINDS = {"esd.ps_server": "parameter server", "esd.dispatcher": "dispatcher", "esd.worker.host": "workers"}
 
@@ -77,7 +77,7 @@ class Watched:
     state: JobState | None = None
     killed: dict[str, int] = field(default_factory=dict)
     lowest_available: int = 2**63
-    _epoch: int = 0  # in which the last process was killed
+    _killed_in: int = 0  # the iteration in which the last process was killed
 
     def look(self) -> None:
         """Samples the memory, asks for the state, and kills the services that are due."""
@@ -102,12 +102,12 @@ class Watched:
         trained = state.iterations_confirmed * WORKERS * BATCH * FIELDS
         if "parameter server" not in self.killed:
             due, victim = trained >= self.kill_at * 1e6, "parameter server"
-        else:
-            again = state.epoch > self._epoch and state.iterations_confirmed > state.checkpoint + _REDONE
+        else:  # in Redis the rows outlive their server, so that no epoch begins
+            again = state.iterations_confirmed > self._killed_in + _MORE
             due, victim = len(self.killed) == 1 and again, "dispatcher"
         if due and victim in by_kind:
             os.kill(by_kind[victim], signal.SIGKILL)
-            self.killed[victim], self._epoch = trained, state.epoch
+            self.killed[victim], self._killed_in = trained, state.iterations_confirmed
 
     def __str__(self) -> str:
         """Returns the latest sample in words."""
