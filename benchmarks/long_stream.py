@@ -5,8 +5,8 @@
 Writes files of 26 columns of ids that are all distinct, trains them with the command as a user does, 4 workers of 1,024
 samples and everything else by default, and prints a line of JSON: whether the command ended with its model, its time,
 and for all processes together and for each kind of service the largest proportional set size, sampled every 2 s. With
-`--kill-at M` the parameter server is killed (`kill -9`) when M million ids have been trained, and the dispatcher when 20
-iterations more have been. The run is ended when this machine has less memory left than `--leave`.
+`--kill-at M` the parameter server is killed (`kill -9`) when M million ids have been trained, and the dispatcher
+20 iterations later. The run is ended when this machine has less memory left than `--leave`.
 """
 
 from __future__ import annotations
