@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from esd.connected import connect
     from esd.data.schema import Id, IdList, Schema, TableOptions
     from esd.fitted import Run
     from esd.hybrid import hybrid_dis
@@ -158,6 +159,7 @@ __all__ = [
     "WorkerPhase",
     "WorkerState",
     "__version__",
+    "connect",
     "equal_workloads",
     "errors",
     "hybrid_dis",
@@ -171,6 +173,7 @@ __all__ = [
 _MODULES = {
     "AsyncDispatcherClient": "esd.services.clients.dispatcher_async",
     "CheckpointClient": "esd.services.clients.checkpoints",
+    "connect": "esd.connected",
     "Credentials": "esd.services.runtime.security",
     "Criterion": "esd.services.domain.mechanisms",
     "Decay": "esd.services.domain.schedules",

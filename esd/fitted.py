@@ -1,4 +1,4 @@
-"""A run of `esd.LocalCluster.fit`: its course, its figures and its model."""
+"""A run of `fit`: its course, its figures and its model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import json
 import shutil
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,11 +23,9 @@ from esd.run.events import Listener
 from esd.run.own_code import found_by_children
 from esd.run.record import HISTORY
 from esd.run.score_folder import evaluate_folder, torch_kept
-from esd.run.train import MODEL, TrainedRun, train
-from esd.run.worker_here import Here, Worker
+from esd.run.train import MODEL, TrainedRun
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.runtime.loop_thread import LoopThread
-from esd.worker.service.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from esd.data import Dataset
@@ -35,8 +33,12 @@ if TYPE_CHECKING:
     from esd.run.stream import OpenData
 
 
+Submit = Callable[[Callable[[], None]], Future[None]]
+Training = Callable[..., Coroutine[Any, Any, TrainedRun]]  # of esd.run.train
+
+
 class Run:
-    """A run on a local cluster, which is driven by a thread of its own.
+    """A run on a cluster, which is driven by a thread of its own.
 
     Its model lies in the cluster's folder until the cluster's block ends; `export` copies it.
 
@@ -63,9 +65,8 @@ class Run:
         listener: Listener,
         end_stream: Callable[[], object],
         closing: Sequence[Callable[[], object]],
-        *,
-        worker: Callable[[WorkerSettings], Worker] | None,
-        **where: Any,
+        training_on: Callable[[Submit], Training],
+        **how: Any,
     ) -> None:
         self.options = options
         self._folder = folder
@@ -78,8 +79,8 @@ class Run:
         self._cancelled = False
         self._loop = LoopThread("esd-fit")
         self._training: asyncio.Task[TrainedRun] | None = None
-        here = None if worker is None else Here(worker, self._in_waiting_thread)
-        self._loop.submit(self._train(code, opened, listener, where | {"here": here}))
+        work = partial(training_on(self._in_waiting_thread), options, listener, out=folder, opened=opened, **how)
+        self._loop.submit(self._train(code, work, scores=opened.evaluate is not None))
 
     @property
     def ended(self) -> bool:
@@ -173,15 +174,13 @@ class Run:
         if self._training is not None:
             self._training.cancel()
 
-    async def _train(self, code: Path, opened: OpenData, listener: Listener, where: dict[str, Any]) -> None:
-        kept = torch_kept() if opened.evaluate is not None else contextlib.nullcontext()
+    async def _train(self, code: Path, work: Training, *, scores: bool) -> None:
+        kept = torch_kept() if scores else contextlib.nullcontext()
         try:
             if self._cancelled:
                 raise asyncio.CancelledError
             with found_by_children(code), kept:
-                self._training = asyncio.ensure_future(
-                    train(self.options, listener, out=self._folder, opened=opened, **where)
-                )
+                self._training = asyncio.ensure_future(work())
                 self._trained = await self._training
         except asyncio.CancelledError:
             self._failure = FailedPrecondition("the run was cancelled")

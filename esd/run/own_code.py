@@ -36,10 +36,8 @@ def model_path(model: type[Any] | str, folder: Path) -> str:
     Raises:
         FailedPrecondition: cloudpickle is not installed, or the class has something that cannot be pickled.
     """
-    if isinstance(model, str):
-        return model
-    if model.__module__ != "__main__" and "<locals>" not in model.__qualname__:
-        return f"{model.__module__}:{model.__qualname__}"
+    if isinstance(model, str) or _is_importable(model):
+        return importable_path(model)
     if importlib.util.find_spec("cloudpickle") is None:
         raise FailedPrecondition(
             is_missing(f"model {model.__name__}, which this program defines,", "cloudpickle", "train")
@@ -58,6 +56,26 @@ def model_path(model: type[Any] | str, folder: Path) -> str:
     setattr(here, model.__name__, model)
     sys.modules[module] = here
     return f"{module}:{model.__name__}"
+
+
+def importable_path(model: type[Any] | str) -> str:
+    """Returns the name of a model for a job whose workers run already: as it is, or `module:Class` of a class.
+
+    Raises:
+        FailedPrecondition: the class cannot be imported elsewhere.
+    """
+    if isinstance(model, str):
+        return model
+    if not _is_importable(model):
+        raise FailedPrecondition(
+            f"model {model.__name__} is defined in this program, and workers that run already cannot import it: put it "
+            "in a module of the folder that their ESD_WORKER_CODE names, and import it here, too"
+        )
+    return f"{model.__module__}:{model.__qualname__}"
+
+
+def _is_importable(model: type[Any]) -> bool:
+    return model.__module__ != "__main__" and "<locals>" not in model.__qualname__
 
 
 @contextmanager

@@ -174,6 +174,8 @@ async def train_attached(
     table: str | None = None,
     continue_from: str | None = None,
     graphs: bool | None = None,
+    opened: OpenData | None = None,
+    keep_best: bool = False,
     credentials: Credentials = PLAINTEXT,
 ) -> TrainedRun:
     """Trains once on services that run already. Nothing is started or stopped.
@@ -189,6 +191,8 @@ async def train_attached(
         table: name of the first table; None: a new one, since a table that was trained does not start anew.
         continue_from: table of an earlier run, whose model is trained on; in place of `table`.
         graphs: as of `train`.
+        opened: as of `train`.
+        keep_best: as of `train`.
         credentials: certificates and token, for the dispatcher and the parameter servers.
 
     Raises:
@@ -200,7 +204,7 @@ async def train_attached(
         named = next((name for name in (continue_from, table) if name is not None), None)
         new = f"{options.data_name}-{uuid.uuid4().hex[:8]}" if named is None else named
         addresses = tuple(address.strip() for address in parameter_servers.split(","))
-        prepared = prepare(options, table=new, parameter_servers=addresses)
+        prepared = prepare(options, table=new, parameter_servers=addresses, opened=opened)
         if out is not None:  # a model that has nowhere to go is better not trained
             out.mkdir(parents=True, exist_ok=True)
         return prepared
@@ -210,7 +214,7 @@ async def train_attached(
     job = prepared.job if continue_from is None else await going_on(prepared.job, credentials, listener)
     listener(Started(options, job.table.name, job.first_iteration, prepared.stream.iterations))
     async with AsyncDispatcherClient(dispatcher, credentials=credentials) as client:
-        run = await _train_to_the_end(client, prepared, job, listener, out, graphs, credentials)
+        run = await _train_to_the_end(client, prepared, job, listener, out, graphs, credentials, keep_best=keep_best)
     _report_reading(prepared.stream.dataset, listener)
     return run
 

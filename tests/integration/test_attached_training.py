@@ -1,17 +1,20 @@
 """`esd train --dispatcher` on services that run already."""
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import esd
 from esd.cli.main import app
 from esd.run.cluster import LocalServices
 from esd.run.options import RunOptions
 from esd.run.simulation import simulate_run
 from esd.run.train import train_attached
-from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.tables import OptimizerKind
 from tests.support.models import model_arrays
@@ -43,6 +46,31 @@ async def test_a_run_on_running_services_is_as_simulated_and_leaves_them_running
         assert ((shares >= 1) & (shares < 1.4)).all(), (kind, shares)
     model = model_arrays(tmp_path / "model")
     assert len(model["ids"]) > 0
+
+
+async def test_a_program_fits_models_on_running_services_and_leaves_them_running(tmp_path: Path) -> None:
+    numbers = np.arange(400)
+    frame = pd.DataFrame({"clicked": numbers % 2, "user": numbers, "item": numbers % 7})
+    samples = esd.read(frame, esd.Schema(label="clicked", ids=("user", "item")))
+    train, test = samples.split(0.2)
+    options = {"batch": 16, "dim": 4, "hidden": [8], "progress": False, "graphs": False}
+
+    def fit(dispatcher: str, servers: list[str]) -> list[int]:
+        class Local(esd.Model):
+            pass
+
+        with esd.connect(dispatcher, parameter_servers=servers, workers=2) as cluster:
+            with pytest.raises(FailedPrecondition, match=r"Local is defined in this program.*ESD_WORKER_CODE"):
+                cluster.fit(Local, train, **options)
+            first = cluster.fit("wdl", train, evaluate=test, evaluate_every=4, keep="best", **options)
+            assert "auc" in first.evaluate(test)
+            first.export(tmp_path / "fitted")
+            return [first.result["iterations"], len(esd.load(tmp_path / "fitted").predict(frame[:3]))]
+
+    async with LocalServices(worker_links=[1e8] * 2, cache_rows=[400] * 2, logs=tmp_path, shards=2) as cluster:
+        servers = [server.address for server in cluster.parameter_servers]
+        assert await asyncio.to_thread(fit, cluster.dispatcher.address, servers) == [10, 3]
+        assert cluster.dispatcher.process.returncode is None
 
 
 async def test_a_malformed_parameter_server_is_refused() -> None:
