@@ -54,7 +54,7 @@ test: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint pytest
 
 pytest: setup
-	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core
+	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core systemd
 	$(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 gpu: setup

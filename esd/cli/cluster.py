@@ -1,4 +1,4 @@
-"""`esd cluster example|up|status|down`: prints a cluster file; starts, shows and removes its containers."""
+"""`esd cluster example|up|status|down|kit`: prints a cluster file; starts, shows and removes its containers."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from esd.cli.tables import print_table
 from esd.cluster.code import read_code
 from esd.cluster.config import Cluster, read_cluster
 from esd.cluster.containers import containers_of
+from esd.cluster.kit import write_kit
 from esd.cluster.secrets import CLIENT, provide_secrets
 from esd.services.domain.errors import FailedPrecondition, Unavailable
 from esd.services.runtime.extras import is_missing
@@ -60,6 +61,9 @@ def up(file: File = FILE) -> None:
     with _engines(cluster) as engines:
         engines.start(containers_of(cluster, secrets, code))
         _await_health(engines)
+    for host in cluster.hosts:
+        if host.engine is None:
+            messages.print(f"{host.name} has no engine: `esd cluster kit {host.name}` makes the files of its services")
     head = cluster.head_host.address
     if cluster.tls:
         messages.print("Show who you are:", highlight=False)
@@ -98,10 +102,31 @@ def down(
         engines.remove(volumes=volumes)
 
 
+@app.command()
+def kit(
+    host: Annotated[str, typer.Argument(help="The name of the machine in the cluster file.")],
+    file: File = FILE,
+    out: Annotated[Path | None, typer.Option("--out", help="The folder to write; kit-HOST without it.")] = None,
+    wheel: Annotated[
+        Path | None, typer.Option("--wheel", exists=True, dir_okay=False, help="ESD, if the machine's pip finds none.")
+    ] = None,
+) -> None:
+    """Writes a folder for a machine without an engine: units of systemd, settings, certificate, install, check."""
+    cluster = read_cluster(file)
+    folder = Path(f"kit-{host}") if out is None else out
+    code = None if cluster.code is None else read_code(cluster.code)
+    write_kit(cluster, host, folder, secrets=provide_secrets(cluster) if cluster.tls else None, code=code, wheel=wheel)
+    messages.print(
+        f"Copy {folder} to {host}, and there as root: ./install. The folder has a private key: remove it after that.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
 @contextmanager
 def _engines(cluster: Cluster) -> Iterator[Engines]:
     try:
-        if any(host.engine.startswith("ssh://") for host in cluster.hosts):
+        if any(str(host.engine).startswith("ssh://") for host in cluster.engine_hosts):
             import_module("paramiko")  # the docker package imports it where it is there, and else names no remedy
         from esd.cluster.engines import connected  # noqa: PLC0415 - an optional dependency
     except ModuleNotFoundError as error:

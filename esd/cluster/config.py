@@ -25,7 +25,8 @@ class Host(_Section):
 
     Attributes:
         name: unique in the cluster.
-        engine: where its container engine is: `ssh://user@machine`, or `unix:///path` for this machine's.
+        engine: where its container engine is: `ssh://user@machine`, or `unix:///path` for this machine's; none: its
+            services are units of systemd (`esd cluster kit`).
         address: at which the other machines reach it.
         link: of its worker to the parameter server, bytes per second, written 500m (bits); none: no worker.
         lan: of a second network, in which `address` is, to the other workers; none: they share the link.
@@ -35,7 +36,7 @@ class Host(_Section):
     """
 
     name: str = Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$")
-    engine: str = Field(pattern=r"^(ssh|unix|tcp)://")
+    engine: str | None = Field(None, pattern=r"^(ssh|unix|tcp)://")
     address: str = Field(min_length=1)
     link: Speed | None = None
     lan: Speed | None = None
@@ -118,6 +119,11 @@ class Cluster(_Section):
     def head_host(self) -> Host:
         """The host that runs Redis, parameter server and dispatcher."""
         return next(host for host in self.hosts if host.name == self.head)
+
+    @property
+    def engine_hosts(self) -> tuple[Host, ...]:
+        """The hosts with a container engine."""
+        return tuple(host for host in self.hosts if host.engine is not None)
 
     @property
     def workers(self) -> tuple[Host, ...]:

@@ -83,12 +83,28 @@ def containers_of(
     ]
 
 
+def redis_options(cluster: Cluster, directory: str) -> dict[str, str]:
+    """Returns the settings of Redis by their names, without its password.
+
+    Only the parameter server beside it needs it, and every write is on its disk before it is answered.
+    """
+    return {
+        "bind": "127.0.0.1",
+        "port": str(cluster.ports.redis),
+        "dir": directory,
+        "appendonly": "yes",
+        "appendfsync": "always",
+        "save": '""',
+        "maxmemory": str(cluster.memory.redis_rows),
+        "maxmemory-policy": "noeviction",
+    }
+
+
 def _redis(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Container:
-    # Nobody but the parameter server beside it needs it. The password comes on standard input: a command line and an
-    # environment can be seen from outside.
+    # The password comes on standard input: a command line and an environment can be seen from outside.
     configuration = f"requirepass $(cat {FILES}/{PASSWORD})" if secrets else ""
-    script = f"""exec redis-server - --bind 127.0.0.1 --port {cluster.ports.redis} --dir /data --appendonly yes \
-  --appendfsync always --save "" --maxmemory {cluster.memory.redis_rows} --maxmemory-policy noeviction <<SECRET
+    options = " ".join(f"--{name} {value}" for name, value in redis_options(cluster, "/data").items())
+    script = f"""exec redis-server - {options} <<SECRET
 {configuration}
 SECRET
 """

@@ -70,7 +70,7 @@ class Engines:
                     self._listener(ContainerVisited(host.name, container.service))
                     self._start(container)
 
-        for_each(start_on, self._cluster.hosts)
+        for_each(start_on, self._cluster.engine_hosts)
 
     def _start(self, container: Container) -> None:
         client = self._clients[container.host.name]
@@ -93,7 +93,7 @@ class Engines:
 
     def found(self) -> list[Found]:
         """Returns all containers of the cluster, in any state."""
-        hosts = {host.name: host for host in self._cluster.hosts}
+        hosts = {host.name: host for host in self._cluster.engine_hosts}
 
         def found(name: str, container: Any) -> Found:
             health = container.attrs["State"].get("Health", {}).get("Status", "")
@@ -112,7 +112,7 @@ class Engines:
         Raises:
             Unavailable: an engine goes away, or does not do it.
         """
-        hosts = {host.name: host for host in self._cluster.hosts}
+        hosts = {host.name: host for host in self._cluster.engine_hosts}
 
         def stop_and_remove(found: tuple[str, Any]) -> None:
             name, container = found
@@ -125,7 +125,7 @@ class Engines:
             for_each(stop_and_remove, [each for each in containers if each[1].labels[_SERVICE] == service])
         for label in (_FILES, _CLUSTER) if volumes else (_FILES,):  # secrets stay on no machine that serves no more
             wanted = {"label": f"{label}={self._cluster.name}"}
-            for host in self._cluster.hosts:
+            for host in self._cluster.engine_hosts:
                 with _translated(host):
                     for volume in self._clients[host.name].volumes.list(filters=wanted):
                         volume.remove()
@@ -138,7 +138,7 @@ class Engines:
                 listed = self._clients[host.name].containers.list(all=True, filters={"label": label})
             return [(host.name, each) for each in listed]
 
-        return list(chain.from_iterable(for_each(containers_on, self._cluster.hosts)))
+        return list(chain.from_iterable(for_each(containers_on, self._cluster.engine_hosts)))
 
     def _fill(self, client: docker.DockerClient, container: Container, image: str, volume: str, folder: str) -> None:
         """Makes a volume of a container's files in a folder, by way of a container that never runs."""
@@ -200,10 +200,10 @@ def connected(cluster: Cluster, listener: StepListener = ignore) -> Iterator[Eng
     """
     with ExitStack() as stack:
         clients = {}
-        for host in cluster.hosts:
+        for host in cluster.engine_hosts:
             with _translated(host):
                 clients[host.name] = docker.DockerClient(
-                    base_url=host.engine, use_ssh_client=host.engine.startswith("ssh://"), timeout=_SSH_SECONDS
+                    base_url=host.engine, use_ssh_client=str(host.engine).startswith("ssh://"), timeout=_SSH_SECONDS
                 )
                 stack.callback(clients[host.name].close)
                 clients[host.name].ping()

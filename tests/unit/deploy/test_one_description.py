@@ -1,4 +1,4 @@
-"""One change of the description of the services is seen in the compose file, in a cluster and in the chart."""
+"""A change of the description of the services is seen in the compose file, a cluster, a kit and the chart."""
 
 from __future__ import annotations
 
@@ -80,6 +80,17 @@ def test_a_cluster_has_it(changed: Path) -> None:
     assert containers["worker"][1]["ESD_WORKER_DISPATCHER"] == "10.0.0.1:60051"
     assert containers["ps_server"][0] == 3 * 2**30
     assert containers["dispatcher"][2][-1] == "debug"
+
+
+def test_a_kit_has_it(changed: Path) -> None:
+    run = run_python(changed, "-m", "esd.cli", "cluster", "kit", "a")
+    assert run.returncode == 0, run.stderr
+    kit = changed / "kit-a"
+    worker = (kit / "settings" / "worker" / "environment").read_text()
+    assert 'ESD_WORKER_CACHE_ROWS="9000"\n' in worker
+    assert 'ESD_WORKER_DISPATCHER="10.0.0.1:60051"\n' in worker
+    assert f"MemoryMax={3 * 2**30}\n" in (kit / "units" / "esd-ps_server.service").read_text()
+    assert "--log-level debug\n" in (kit / "units" / "esd-dispatcher.service").read_text()
 
 
 def test_the_chart_has_it(changed: Path) -> None:
