@@ -127,6 +127,7 @@ def _unit(container: Container, places: Places) -> str:
 Description=ESD {container.service} of {container.host.name}
 Wants=network-online.target
 After=network-online.target
+StartLimitIntervalSec=0
 
 [Service]
 Type=exec
