@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from esd.fitted import Submit, Training
+from esd.fitted import Training
 from esd.fitting import FittingCluster
 from esd.run.own_code import importable_path
 from esd.run.train import train_attached
+from esd.run.worker_here import Submit
 from esd.services.runtime.security import PLAINTEXT, Credentials
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from esd.run.own_code import found_by_children
 from esd.run.record import HISTORY
 from esd.run.score_folder import evaluate_folder, torch_kept
 from esd.run.train import MODEL, TrainedRun
+from esd.run.worker_here import Submit
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.runtime.loop_thread import LoopThread
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from esd.run.stream import OpenData
 
 
-Submit = Callable[[Callable[[], None]], Future[None]]
 Training = Callable[..., Coroutine[Any, Any, TrainedRun]]  # of esd.run.train
 
 

@@ -17,10 +17,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_type_hints
 
 from esd.data.derived import DerivedDataset
-from esd.fitted import Run, Submit, Training
+from esd.fitted import Run, Training
 from esd.run.events import Event, Progressed, StopRun
 from esd.run.options import RunOptions
 from esd.run.stream import OpenData
+from esd.run.worker_here import Submit
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 

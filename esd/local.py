@@ -8,11 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from esd.fitted import Submit, Training
+from esd.fitted import Training
 from esd.fitting import FittingCluster
 from esd.run.own_code import model_path
 from esd.run.train import train
-from esd.run.worker_here import Here
+from esd.run.worker_here import Here, Submit
 
 if TYPE_CHECKING:
     from esd.worker.models.model import Model

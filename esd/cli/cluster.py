@@ -17,7 +17,7 @@ from esd.cli import options as opt
 from esd.cli.console import messages, waiting_for
 from esd.cli.report import print_json
 from esd.cli.tables import print_table
-from esd.cluster.code import read_code
+from esd.cluster.code import Files, read_code
 from esd.cluster.config import Cluster, read_cluster
 from esd.cluster.containers import containers_of
 from esd.cluster.kit import write_kit
@@ -56,8 +56,7 @@ def example() -> None:
 def up(file: File = FILE) -> None:
     """Starts the services that do not run yet, and waits until all are healthy."""
     cluster = read_cluster(file)
-    code = None if cluster.code is None else read_code(cluster.code)
-    secrets = provide_secrets(cluster) if cluster.tls else None
+    secrets, code = _files_of(cluster)
     with _engines(cluster) as engines:
         engines.start(containers_of(cluster, secrets, code))
         _await_health(engines)
@@ -114,13 +113,19 @@ def kit(
     """Writes a folder for a machine without an engine: units of systemd, settings, certificate, install, check."""
     cluster = read_cluster(file)
     folder = Path(f"kit-{host}") if out is None else out
-    code = None if cluster.code is None else read_code(cluster.code)
-    write_kit(cluster, host, folder, secrets=provide_secrets(cluster) if cluster.tls else None, code=code, wheel=wheel)
+    secrets, code = _files_of(cluster)
+    write_kit(cluster, host, folder, secrets=secrets, code=code, wheel=wheel)
     messages.print(
         f"Copy {folder} to {host}, and there as root: ./install. The folder has a private key: remove it after that.",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _files_of(cluster: Cluster) -> tuple[dict[str, Files] | None, Files | None]:
+    """Returns the files of each service, none in plaintext, and the files of models of one's own, if there are any."""
+    code = None if cluster.code is None else read_code(cluster.code)
+    return provide_secrets(cluster) if cluster.tls else None, code
 
 
 @contextmanager

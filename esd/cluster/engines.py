@@ -99,7 +99,8 @@ class Engines:
             health = container.attrs["State"].get("Health", {}).get("Status", "")
             lines: list[bytes] = []
             if container.status == "running" and health not in ("", "healthy"):
-                with _translated(hosts[name]):  # an engine may count lines of standard error, too
+                with _translated(hosts[name]):
+                    # An engine may count lines of standard error, too, so more than the last line is asked for.
                     lines = container.logs(stdout=True, stderr=False, tail=20).splitlines()
             said = lines[-1].decode(errors="replace") if lines else ""
             return Found(name, container.labels[_SERVICE], container.status, health, said)

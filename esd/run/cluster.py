@@ -8,7 +8,7 @@ import os
 import resource
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -232,6 +232,11 @@ class LocalServices:
             place = await self._place(slot)
             await self._start_one(self.workers, place["name"], spawn, "ESD_WORKER_", self._settings.worker(**place))
 
+    @cached_property
+    def _devices(self) -> tuple[str, ...]:
+        """The device of every worker, looked for once."""
+        return self._settings.devices()
+
     async def _place(self, slot: int) -> dict[str, Any]:
         """Returns the settings of a worker that the cluster decides."""
         name = f"worker-{slot}"
@@ -240,7 +245,7 @@ class LocalServices:
             "dispatcher": await self._reach_dispatcher(name, self.dispatcher.address),
             "link": self._worker_links[slot],
             "cache_rows": self._cache_rows[slot],
-            "device": self._settings.devices()[slot],
+            "device": self._devices[slot],
             **self._second_network,
         }
 

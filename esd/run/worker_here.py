@@ -12,6 +12,7 @@ from esd.worker.service.settings import WorkerSettings
 
 _FAILING_SECONDS = 10.0  # from the failure of the job to the error of the worker, which says more
 
+Submit = Callable[[Callable[[], None]], Future[None]]  # has a function called in another thread
 T = TypeVar("T")
 
 
@@ -35,7 +36,7 @@ class Here:
     """
 
     worker: Callable[[WorkerSettings], Worker]
-    submit: Callable[[Callable[[], None]], Future[None]]
+    submit: Submit
 
     async def beside(self, work: Coroutine[Any, Any, T], settings: WorkerSettings) -> T:
         """Returns the result of `work`, while a worker trains the job that it drives.

@@ -19,7 +19,8 @@ from esd.run.options import RunOptions
 from esd.run.services import held_address
 from esd.run.train import train_attached
 from esd.services.runtime.security import Credentials
-from esd.services.runtime.settings import PeerSettings
+from esd.services.runtime.settings import ClientSettings
+from tests.support.certificates import Certificates
 
 PORTS = (
     "redis",
@@ -70,13 +71,8 @@ def test_services_of_a_kit_train_together(tmp_path: Path) -> None:
         processes["worker"] = stack.enter_context(started(kit, "worker", tmp_path))
         for name in ("ps_server", "dispatcher", "worker"):
             assert json.loads(processes[name].stdout.readline())["event"] == "ready"
-        client = cluster.certificates / "client"
-        credentials = Credentials.read(
-            PeerSettings(
-                tls_ca=client / "ca.crt", tls_certificate=client / "tls.crt", tls_key=client / "tls.key",
-                token_file=client / "token",
-            )
-        )  # fmt: skip
+        of_client = Certificates(cluster.certificates).of("client", token=True)
+        credentials = Credentials.read(ClientSettings(**of_client))
         options = RunOptions(data="flights", workers=1, batch=32, dim=4, iterations=5, hidden="8")
         run = asyncio.run(
             train_attached(
