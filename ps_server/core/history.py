@@ -201,13 +201,14 @@ class CheckpointHistory:
                 return self._last_save[2]
             earlier = max((cut for cut in self._record.iterations if cut < checkpoint), default=0)
             base = max((each.iteration for each in self._record.committed if each.iteration < checkpoint), default=0)
-            changed = self._store.cuts.save(checkpoint, earlier, base)
+            changed, size = self._store.cuts.save(checkpoint, earlier, base)
             with self._lock.exclusive():
                 self._check_complete(epoch, checkpoint)
                 saved = next(cut for cut in self._record.cuts if cut.iteration == checkpoint)
                 self._write(replace(self._record, saved=saved))
-            self._last_save = epoch, checkpoint, changed
-        return changed
+            # A store that writes all rows counts one twice that changes meanwhile, and rows that are new since the cut.
+            self._last_save = epoch, checkpoint, (min(changed, saved.rows), size)
+            return self._last_save[2]
 
     def commit(self, epoch: int, checkpoint: int, manifest: bytes, keep: int, *, finished: bool = False) -> None:
         """Makes a cut the newest checkpoint; keeps the last `keep` checkpoints and drops older ones.

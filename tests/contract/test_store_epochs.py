@@ -45,6 +45,19 @@ def test_a_way_back_that_comes_again_takes_nothing_back(served, rng):
         served.history.restore(10, 1, DISPATCHER)
 
 
+def test_rows_that_come_after_a_cut_do_not_count_as_changed_by_it(store, rng):
+    tables = Tables(store, Shard())
+    tables.create(SPEC)
+    table = tables.get(SPEC.name)
+    table.push_rows(rows_of(rng, IDS, 1))
+    table.history.cut(0, 10, 0, 1)
+    table.push_rows(rows_of(rng, IDS + 20, 2))
+    assert table.history.save(0, 10)[0] == len(IDS)
+    table.history.commit(0, 10, b"manifest", 2)
+    table.history.cut(0, 20, 0, 1)
+    assert table.history.save(0, 20)[0] == len(IDS)
+
+
 def test_an_epoch_that_has_begun_can_still_go_back_once(served, rng):
     """As at the first server, whose epoch begins before it is asked to go back."""
     served.push_rows(rows_of(rng, IDS, 2))
