@@ -46,6 +46,7 @@ COMMANDS = {
     "plan": "Recommends samples and cached rows per worker, a policy and rows to replicate: profiles, measures, "
     "simulates.",
     "demo": "Trains Wide & Deep on the New York flights of 2013 with 4 workers, each with one slow network card.",
+    "page": "Shows the page of a run that has ended; of several runs, a page that compares them.",
     "status": "Shows the state of the running job.",
     "plans": "Prints the plans of all workers as the dispatcher publishes them, with reasons and receivers.",
     "cancel": "Ends the running job, so that another one may begin. Repeated, it goes on at its last checkpoint.",

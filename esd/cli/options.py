@@ -290,8 +290,8 @@ Out = Annotated[
     typer.Option(
         "--out",
         file_okay=False,
-        help="Directory for the trained model (the folder model), the page and the history of the run (page.html, "
-        "history.jsonl), and the logs.",
+        help="Directory for the trained model (the folder model), the record of the run (page.html, history.jsonl, "
+        "run.json, events.jsonl; `esd page` shows and compares runs), and the logs.",
         rich_help_panel=OUTPUT,
     ),
 ]

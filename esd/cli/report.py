@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from esd.cli.tables import print_figures
-from esd.run.results import Result
+from esd.run.results import Result, finite
 from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS
 
 
@@ -143,15 +143,4 @@ def print_result(name: str, result: Result, *, as_json: bool) -> None:
 
 def print_json(value: Any) -> None:
     """Prints one JSON value on standard output, on a line of its own."""
-    print(json.dumps(_finite(value), allow_nan=False), flush=True)
-
-
-def _finite(value: Any) -> Any:
-    """Replaces NaN and infinity by None: JSON has neither, and a figure that could not be measured is null."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    print(json.dumps(finite(value), allow_nan=False), flush=True)

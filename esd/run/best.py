@@ -13,7 +13,8 @@ from typing import Any
 
 from esd.run.early_stop import EarlyStop, figure_of, is_better
 from esd.run.events import Listener
-from esd.run.export import Lineage, complete_model, export_model
+from esd.run.export import complete_model, export_model
+from esd.run.lineage import Lineage
 from esd.run.options import RunOptions, plain
 from esd.run.patience import patiently
 from esd.services.domain.errors import InvalidArgument

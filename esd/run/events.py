@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from esd.run.cache_size import DEFAULT_CACHE_BYTES, DEFAULT_CACHE_RATIO
-from esd.run.output_events import GraphsNotWritten, RecordKept, RecordNotKept
+from esd.run.output_events import EventsNotKept, GraphsNotWritten, RecordKept, RecordNotKept
 from esd.services.domain.state import Evaluation, JobState, Quality
 
 if TYPE_CHECKING:
@@ -454,6 +454,7 @@ Event: TypeAlias = (
     | HotBatchesMade
     | RecordKept
     | RecordNotKept
+    | EventsNotKept
     | GraphsNotWritten
     | Ended
 )

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import platform
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,6 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from esd.data.schema import Schema
 from esd.model.files import CONFIG, FORMAT, HISTORY, MLMODEL, SCHEMA, FolderWriter, HashedFile, new_folder
 from esd.model.mlflow import mlmodel_text
 from esd.model.schema_text import schema_text
@@ -25,6 +21,7 @@ from esd.model.sorted_rows import SortedRows
 from esd.model.table import write_table
 from esd.run.events import Listener, ignore
 from esd.run.graphs import write_graphs
+from esd.run.lineage import UNKNOWN, Lineage
 from esd.services.clients.checkpoints import CheckpointClient, StoredState
 from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.clients.tables import TableClient
@@ -40,30 +37,13 @@ _TIMEOUT_SECONDS = 600.0
 _LOOKED_UP_ROWS = 16_384  # at a time, at a checkpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
-    """Where a model comes from, as far as its exporter knows.
-
-    Attributes:
-        schema: of the trained samples.
-        options: of the run, as plain values.
-        figures: the result of the run.
-        history: lines of the figures over the iterations, as `esd.run.record.history_of` yields them.
-    """
-
-    schema: Schema | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    figures: Mapping[str, Any] = field(default_factory=dict)
-    history: Sequence[Mapping[str, Any]] = ()
-
-
 async def export_model(
     job: JobSpec,
     path: Path,
     credentials: Credentials = PLAINTEXT,
     listener: Listener = ignore,
     *,
-    lineage: Lineage = Lineage(),
+    lineage: Lineage = UNKNOWN,
     checkpoint: int = 0,
     graphs: bool | None = None,
 ) -> None:
@@ -170,27 +150,14 @@ def _write_lineage(folder: FolderWriter, job: JobSpec, lineage: Lineage, checkpo
     config = {
         "format": FORMAT,
         "model": describe_model(job),
-        "data": job.stream,
         "checkpoint": checkpoint,
-        "versions": _versions(),
-        "options": lineage.options,
-        "figures": lineage.figures,
+        **lineage.described(job),
     }
     folder.write(CONFIG, (json.dumps(config, indent=1, default=str) + "\n").encode())
     folder.write(MLMODEL, mlmodel_text().encode())
     if lineage.history and find_spec("pyarrow") is not None:
         with folder.open(HISTORY) as file:
             _write_history(file, lineage.history)
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name, package in (("esd", "esd-train"), ("numpy", "numpy"), ("torch", "torch"), ("onnx", "onnx")):
-        try:
-            found[name] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _write_history(file: HashedFile, lines: Sequence[Mapping[str, Any]]) -> None:

@@ -8,18 +8,20 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class RecordKept:
-    """The page of the run and the history of its figures are files now.
+    """The record of the run is in its folder now (esd.run.record).
 
     Attributes:
         page: the page, which shows the last state of the job.
         history: the points of the charts and the evaluations, as JSON Lines.
+        run: the options, the figures and the fingerprint of the data, as JSON.
     """
 
     page: Path
     history: Path
+    run: Path
 
     def __str__(self) -> str:
-        return f"page: {self.page}, history: {self.history}"
+        return f"page: {self.page}, history: {self.history}, run: {self.run}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class GraphsNotWritten:
 
 @dataclass(frozen=True, slots=True)
 class RecordNotKept:
-    """The page of the run and its history could not be written.
+    """The record of the run could not be written.
 
     Attributes:
         reason: the error.
@@ -51,4 +53,18 @@ class RecordNotKept:
     reason: str
 
     def __str__(self) -> str:
-        return f"warning: the page and the history of the run are not kept: {self.reason}"
+        return f"warning: the record of the run is not kept: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class EventsNotKept:
+    """The events of the run are written to its folder no longer.
+
+    Attributes:
+        reason: the error.
+    """
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"warning: the events of the run are not kept from here on: {self.reason}"

@@ -1,4 +1,8 @@
-"""The record of a run: its page and the history of its figures, as files that stay when the services have ended."""
+"""The record of a run, files that stay when the services have ended: its page, the history of its figures, its result.
+
+`run.json` has all that tells one run from another: the options, the fingerprint of the samples, the versions, the
+figures. `esd.run.comparison` reads it.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,23 @@ from typing import Any
 
 from esd.dispatcher.service.page.saved import saved_page
 from esd.run.events import Event, Listener, Progressed
+from esd.run.lineage import Lineage
+from esd.run.options import RunOptions, plain
 from esd.run.output_events import RecordKept, RecordNotKept
+from esd.run.results import training_result
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.domain.errors import EsdError
+from esd.services.domain.errors import EsdError, Unavailable
+from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.whole_files import write_whole
 
-PAGE, HISTORY = "page.html", "history.jsonl"
+PAGE, HISTORY, RUN = "page.html", "history.jsonl", "run.json"
+RUN_FORMAT = 1
 _SECONDS = 10.0  # for the dispatcher's answer: a run that was stopped must not wait for a dispatcher that hangs
 
 
 @asynccontextmanager
 async def recorded(
-    client: AsyncDispatcherClient, job: str, out: Path | None, listener: Listener
+    client: AsyncDispatcherClient, job: JobSpec, options: RunOptions, out: Path | None, listener: Listener
 ) -> AsyncIterator[Listener]:
     """Writes the record of a run when the block ends, also when the run has failed or was stopped.
 
@@ -31,7 +40,8 @@ async def recorded(
 
     Args:
         client: of the dispatcher, which must still run at the end of the block.
-        job: the name of the job.
+        job: the job.
+        options: of the run.
         out: the directory of the files; None: there is no record.
         listener: gets `RecordKept` or `RecordNotKept`.
 
@@ -50,7 +60,7 @@ async def recorded(
         yield watching
     finally:
         if out is not None and seen:
-            await _write(client, job, out, listener)
+            await _write(client, job, options, out, listener)
 
 
 async def history(client: AsyncDispatcherClient, job: str, listener: Listener) -> list[dict[str, Any]]:
@@ -65,21 +75,38 @@ async def history(client: AsyncDispatcherClient, job: str, listener: Listener) -
     return []
 
 
-async def _write(client: AsyncDispatcherClient, job: str, out: Path, listener: Listener) -> None:
-    page, history = out / PAGE, out / HISTORY
+async def _write(
+    client: AsyncDispatcherClient, job: JobSpec, options: RunOptions, out: Path, listener: Listener
+) -> None:
+    page, history, run = out / PAGE, out / HISTORY, out / RUN
     try:
         async with asyncio.timeout(_SECONDS):
-            state = await client.describe_page(job)
-        lines = "".join(json.dumps(line) + "\n" for line in history_of(json.loads(state)))
+            state = await client.describe_page(job.name)
+            figures = await _figures(client, job)
+        shown = json.loads(state)
+        described = {
+            "format": RUN_FORMAT,
+            "job": {name: shown["job"][name] for name in ("name", "phase", "failure")} | {"labels": shown["labels"]},
+            **Lineage(options=plain(options), figures=figures).described(job),
+        }
+        lines = "".join(json.dumps(line) + "\n" for line in history_of(shown))
         html = saved_page(state, datetime.now(UTC))
-        for path, text in ((history, lines), (page, html)):
+        for path, text in ((run, json.dumps(described, indent=1) + "\n"), (history, lines), (page, html)):
             await asyncio.to_thread(_write_text, path, text)
     except TimeoutError:
         listener(RecordNotKept(f"the dispatcher has not answered within {_SECONDS:g} s"))
     except (EsdError, OSError) as error:
         listener(RecordNotKept(str(error)))
     else:
-        listener(RecordKept(page, history))
+        listener(RecordKept(page, history, run))
+
+
+async def _figures(client: AsyncDispatcherClient, job: JobSpec) -> dict[str, Any]:
+    """Returns the result of the job so far. Raises Unavailable if the dispatcher has another job by now."""
+    state = await client.describe()
+    if state is None or state.job.name != job.name:
+        raise Unavailable(f"the dispatcher has job {job.name!r} no longer")
+    return training_result(state, state.evaluations)
 
 
 def _write_text(path: Path, text: str) -> None:

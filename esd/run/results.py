@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -208,3 +209,14 @@ def _staleness(job: JobSpec, figures: Figures) -> Result | None:
 def _flushed_ahead(job: JobSpec, figures: Figures) -> int | None:
     """Returns how many of the update pushes no worker needed yet; None where every push waits for its need."""
     return (FlushedAhead() + figures).rows if isinstance(job.sync, Proactive) else None
+
+
+def finite(value: Any) -> Any:
+    """Replaces NaN and infinity by None: JSON has neither, and a figure that could not be measured is null."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

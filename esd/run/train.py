@@ -13,6 +13,7 @@ from pathlib import Path
 from esd.data import Dataset
 from esd.data.hot_batches import HotBatches
 from esd.dispatcher.core.planner import check_job
+from esd.run import event_log
 from esd.run.best import BestModel, ModelWriter
 from esd.run.cache_size import CacheSize
 from esd.run.cluster import LocalServices
@@ -136,6 +137,7 @@ async def train(
         check_job(prepared.job, [cache.rows] * options.workers)
         return prepared, cache
 
+    listener = event_log.kept(out, listener)
     _report_variables(listener)
     prepared, cache = await in_thread(prepare_local, listener)
     if cache.bounded:
@@ -209,6 +211,7 @@ async def train_attached(
             out.mkdir(parents=True, exist_ok=True)
         return prepared
 
+    listener = event_log.kept(out, listener)
     _report_variables(listener)
     prepared = await in_thread(prepare_attached, listener)
     job = prepared.job if continue_from is None else await going_on(prepared.job, credentials, listener)
@@ -270,7 +273,7 @@ async def _train_to_the_end(
     writer = ModelWriter(job, out and out / MODEL, prepared.options, credentials, listener, graphs)
     best = BestModel(writer, prepared.options) if keep_best else None
     async with (
-        recorded(client, job.name, out, listener) as listener,
+        recorded(client, job, prepared.options, out, listener) as listener,
         watched(
             prepared.options,
             job,

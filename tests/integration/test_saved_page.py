@@ -17,6 +17,7 @@ from esd.dispatcher.service.settings import DispatcherSettings
 from esd.run.events import Event, Progressed, Started
 from esd.run.options import RunOptions
 from esd.run.output_events import RecordKept, RecordNotKept
+from esd.run.results import finite
 from esd.run.train import train
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import NotFound
@@ -88,7 +89,7 @@ async def test_a_run_leaves_its_page_and_its_history(tmp_path: Path) -> None:
     events: list[Event] = []
     run = await train(OPTIONS, events.append, out=tmp_path)
     kept = [event for event in events if isinstance(event, RecordKept)]
-    assert kept == [RecordKept(tmp_path / "page.html", tmp_path / "history.jsonl")]
+    assert kept == [RecordKept(*(tmp_path / name for name in ("page.html", "history.jsonl", "run.json")))]
     assert '"phase":"finished"' in (tmp_path / "page.html").read_text()
 
     lines = history(tmp_path)
@@ -100,6 +101,17 @@ async def test_a_run_leaves_its_page_and_its_history(tmp_path: Path) -> None:
     evaluated = {line["iteration"]: line["auc"] for line in lines if line["kind"] == "evaluation"}
     assert list(evaluated) == [20, 40, 45]
     assert list(evaluated.values()) == pytest.approx([each.quality.auc for each in run.evaluations])
+
+    record = json.loads((tmp_path / "run.json").read_text(), parse_constant=refuse)
+    assert record["figures"] == finite(run.result())
+    assert record["options"]["cache_rows"] == OPTIONS.cache_rows
+    assert record["data"] == run.job.stream != ""
+    logged = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [each["text"] for each in logged] == [str(each) for each in events if not isinstance(each, Progressed)]
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
 
 
 async def test_a_run_that_is_stopped_leaves_what_it_had(tmp_path: Path) -> None:

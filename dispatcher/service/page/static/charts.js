@@ -72,11 +72,14 @@ export function dot(colour) {
 const MARGIN = { left: 52, right: 8, top: 8, bottom: 22 };
 const FEW_POINTS = 12; // a line of at most this many points shows each as a dot, so that a single point is visible
 
+const atIteration = (x) => `iteration ${x.toLocaleString("en-US")}`;
+
 /**
- * Draws lines over iterations into a container.
- * series: [{name, colour, points: [[iteration, value]]}]; format: value -> text; logarithmic: scale of the values.
+ * Draws lines over iterations, or over another quantity, into a container.
+ * series: [{name, colour, dashed, points: [[x, value]]}]; format: value -> text; logarithmic: scale of the values;
+ * where: x -> text under the pointer.
  */
-export function lineChart(container, series, { format, logarithmic = false }) {
+export function lineChart(container, series, { format, logarithmic = false, where = atIteration }) {
   const shown = series.map((each) => ({ ...each, points: each.points.filter(([, y]) => Number.isFinite(y) && (!logarithmic || y > 0)) }));
   const points = shown.flatMap((each) => each.points);
   if (points.length < 2) {
@@ -103,7 +106,7 @@ export function lineChart(container, series, { format, logarithmic = false }) {
   }
   for (const each of shown) {
     const path = each.points.map(([px, py], i) => `${i ? "L" : "M"}${x(px).toFixed(1)},${y(py).toFixed(1)}`).join("");
-    svg.append(drawn("path", { class: "series", d: path, stroke: each.colour }));
+    svg.append(drawn("path", { class: each.dashed ? "series dashed" : "series", d: path, stroke: each.colour }));
     if (each.points.length > FEW_POINTS) continue;
     for (const [px, py] of each.points) svg.append(drawn("circle", { cx: x(px), cy: y(py), r: 3, fill: each.colour }));
   }
@@ -113,12 +116,12 @@ export function lineChart(container, series, { format, logarithmic = false }) {
     key?.replaceChildren(...found.map(([each, point]) => element("span", {}, dot(each.colour), `${each.name} `, element("b", {}, format(point[1])))));
   };
   label(x1);
-  follow(svg, { x, x0, x1, width, height, shown, format, label });
+  follow(svg, { x, x0, x1, width, height, shown, format, label, where });
   container.replaceChildren(...(key ? [key, svg] : [svg]));
 }
 
 /** Shows values under the pointer. */
-function follow(svg, { x, x0, x1, width, height, shown, format, label }) {
+function follow(svg, { x, x0, x1, width, height, shown, format, label, where }) {
   const line = drawn("line", { class: "cursor", y1: MARGIN.top, y2: height - MARGIN.bottom, visibility: "hidden" });
   const text = drawn("text", { class: "axis", y: MARGIN.top + 4 });
   svg.append(line, text);
@@ -130,7 +133,7 @@ function follow(svg, { x, x0, x1, width, height, shown, format, label }) {
     for (const [name, value] of Object.entries({ x1: at, x2: at, visibility: "visible" })) line.setAttribute(name, value);
     text.setAttribute("x", at + (right ? 6 : -6));
     text.setAttribute("text-anchor", right ? "start" : "end");
-    text.textContent = shown.length > 1 ? `iteration ${point[0].toLocaleString("en-US")}` : `${format(point[1])} at ${point[0].toLocaleString("en-US")}`;
+    text.textContent = shown.length > 1 ? where(point[0]) : `${format(point[1])} at ${point[0].toLocaleString("en-US")}`;
     label(point[0]);
   });
   svg.addEventListener("pointerleave", () => {
