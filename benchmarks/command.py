@@ -23,7 +23,7 @@ from benchmarks.dispatch.bars import PARTS, Report, run
 from benchmarks.dispatch.settings import STREAMS
 from benchmarks.solver_plot import save_plot
 from esd.cli import options as opt
-from esd.cli.console import messages
+from esd.cli.console import Json, messages
 from esd.cli.report import print_json
 from esd.run.options import RunOptions
 from esd.services.domain.errors import InvalidArgument
@@ -52,7 +52,7 @@ def dispatch(
     seeds: Seeds = 5,
     parts: Annotated[str, typer.Option(help="What to measure, comma-separated.")] = _joined(PARTS),
     data: Annotated[list[str], typer.Option(help="Stream of costs and settings; may be repeated.")] = list(STREAMS),  # noqa: B006
-    as_json: opt.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Costs, makespans and decision times of the mechanisms, and the bars that joint must meet."""
     for name, chosen, known in (("part", parts.split(","), PARTS), ("stream", data, STREAMS)):
@@ -69,7 +69,7 @@ def dispatch(
 def balance(
     iterations: BenchIterations = 120,
     data: Annotated[str, typer.Option(help="Streams, comma-separated.")] = _joined(balances.STREAMS),
-    as_json: opt.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Makespans under balanced workloads, beside equal ones and the best of many lists."""
     results: list[balances.Balance] = []
@@ -91,7 +91,7 @@ def balance(
 def plan(
     data: Annotated[str, typer.Option(help="Streams, comma-separated.")] = _joined(plans.STREAMS),
     samples: Annotated[int, typer.Option(min=1000, help="First samples of each.")] = 60_000,
-    as_json: opt.Json = False,
+    as_json: Json = False,
 ) -> None:
     """The recommendation of `esd plan`, compared with the best of a sweep over batches and caches, simulated."""
     results = []
@@ -122,7 +122,7 @@ def solver(
         str | None, typer.Option("--solvers", help="Comma-separated; all that can run here by default.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw the times to this file (needs matplotlib).")] = None,
-    as_json: opt.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Solve times of every assignment solver and of published ones, beside Table 2 of the ESD paper."""
     device = solvers.device()
@@ -140,7 +140,7 @@ def solver(
 @app.command()
 def alpha(
     iterations: Annotated[int, typer.Option(min=1, help="Iterations of every simulation.")] = 60,
-    as_json: opt.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Cost saved and GPU used by the share of the exact solver (ESD Fig. 6); without a device, the cost only."""
     results = list(run_alphas(iterations))
@@ -174,7 +174,7 @@ def e2e(
     iterations: BenchIterations = 150,
     warm_up: Annotated[int, typer.Option(min=1, help="Iterations of a run that are not measured.")] = 20,
     turns: Annotated[int, typer.Option(min=1, help="Runs of each mechanism: A B C A B C ...")] = 3,
-    as_json: opt.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Mechanisms on real services, in turns: speed, processor time, bytes, and the bounds of an iteration.
 
@@ -222,7 +222,7 @@ def ps(
     ),
     megabytes: Annotated[float, typer.Option(min=0.1, help="Of rows that a large push or pull moves.")] = 32,
     repetitions: Annotated[int, typer.Option(min=1, help="Of which the medians are shown.")] = 5,
-    as_json: opt.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Rows to and from a parameter server: rates, and processor time at both ends, per store and row width."""
     results = []

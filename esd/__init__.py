@@ -275,6 +275,8 @@ def _module_of(name: str) -> Any:
     try:
         return import_module(_MODULES[name])
     except ModuleNotFoundError as error:
+        if (missing := import_module("esd.native").is_missing(error)) is not None:
+            raise ModuleNotFoundError(missing, name=error.name) from None
         if error.name != "torch":
             raise
         torch_is_missing = import_module("esd.services.runtime.extras").torch_is_missing

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from esd.cli import options as opt
-from esd.cli.console import messages
+from esd.cli.console import Json, messages
 from esd.cli.report import print_json
 from esd.cli.tables import print_table
 from esd.run.checkpoints import job_with, stored_jobs
@@ -38,7 +37,7 @@ OneIteration = Annotated[int | None, typer.Argument(min=0, help="The checkpoint 
 
 @app.command("list")
 def show(
-    store: Store = None, checkpoint_dir: CheckpointDir = None, table: TableName = None, as_json: opt.Json = False
+    store: Store = None, checkpoint_dir: CheckpointDir = None, table: TableName = None, as_json: Json = False
 ) -> None:
     """Lists the checkpoints that can be gone back to."""
     with stored_jobs(store, checkpoint_dir, table) as jobs:
@@ -66,7 +65,7 @@ def verify(
     store: Store = None,
     checkpoint_dir: CheckpointDir = None,
     table: TableName = None,
-    as_json: opt.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Reads checkpoints and names the damaged ones. Nothing may run on the store meanwhile."""
     with stored_jobs(store, checkpoint_dir, table) as jobs:
@@ -87,7 +86,7 @@ def restore(
     store: Store = None,
     checkpoint_dir: CheckpointDir = None,
     table: TableName = None,
-    as_json: opt.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Puts the store back to a checkpoint, from which the next run goes on; later checkpoints are dropped.
 

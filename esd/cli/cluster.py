@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from esd.cli import options as opt
-from esd.cli.console import messages, waiting_for
+from esd.cli.console import Json, messages, waiting_for
 from esd.cli.report import print_json
 from esd.cli.tables import print_table
 from esd.cluster.code import Files, read_code
@@ -78,7 +77,7 @@ def up(file: File = FILE) -> None:
 
 
 @app.command()
-def status(file: File = FILE, as_json: opt.Json = False) -> None:
+def status(file: File = FILE, as_json: Json = False) -> None:
     """Shows every container of the cluster."""
     with _engines(read_cluster(file)) as engines:
         found = engines.found()

@@ -1,4 +1,4 @@
-"""Where commands print messages and progress: standard error, so that standard output holds the result only."""
+"""Standard error for messages and progress, so that standard output holds the result only; the option for its form."""
 
 import codecs
 import io
@@ -7,9 +7,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
+OUTPUT = "Output"  # the panel of such options
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.", rich_help_panel=OUTPUT)]
 messages = Console(stderr=True)
 
 _ANSWER_SECONDS = 10.0

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from esd.cli.options import Json
+from esd.cli.console import Json
 from esd.cli.report import print_json
 from esd.cli.tables import print_table
 from esd.data.opening import readers as known_readers

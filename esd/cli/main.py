@@ -16,6 +16,7 @@ import typer
 import esd
 from esd.cli.console import messages, prepare_output
 from esd.cli.later import LateGroup, add_late
+from esd.native import is_missing
 from esd.services.domain.errors import EsdError, InvalidArgument
 from esd.services.runtime.low_limits import low_limits
 
@@ -98,6 +99,8 @@ def main() -> None:
     except EsdError as error:
         _fail(error, EXIT_FAILURE)
     except (ImportError, MemoryError, RuntimeError) as error:
+        if isinstance(error, ImportError) and (missing := is_missing(error)) is not None:
+            _fail(missing, EXIT_FAILURE)
         scarce = isinstance(error, MemoryError) or any(text in str(error) for text in _SCARCE)
         if not (scarce and (limits := low_limits())):
             raise

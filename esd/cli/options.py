@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from esd.cli.console import OUTPUT
 from esd.cli.job_file import Config, Without, with_place
 from esd.cli.learning import (
     Clip,
@@ -52,7 +53,6 @@ from esd.services.domain.tables import OptimizerKind
 TRAINING = "What is trained"
 CLUSTER = "Workers"
 DISPATCH = "Dispatch"
-OUTPUT = "Output"
 
 Data = Annotated[
     str,
@@ -284,7 +284,6 @@ Device = Annotated[
         rich_help_panel=CLUSTER,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.", rich_help_panel=OUTPUT)]
 Out = Annotated[
     Path | None,
     typer.Option(

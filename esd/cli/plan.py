@@ -10,7 +10,7 @@ import typer
 from esd.advice.advise import advise
 from esd.advice.needs import Services
 from esd.cli import options as opt
-from esd.cli.console import messages
+from esd.cli.console import Json, messages
 from esd.cli.options import takes_run_options
 from esd.cli.plan_report import check_plot, print_advice, save_plot
 from esd.cli.report import print_json
@@ -57,7 +57,7 @@ def command(
     checkpoint_dir: CheckpointDir = None,
     shadows: opt.Shadows = None,
     plot: Plot = None,
-    as_json: opt.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Recommends samples and cached rows per worker, a policy and rows to replicate: profiles, measures, simulates.
 

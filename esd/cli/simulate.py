@@ -11,6 +11,7 @@ import typer
 from numpy.typing import NDArray
 
 from esd.cli import options as opt
+from esd.cli.console import Json
 from esd.cli.options import takes_run_options
 from esd.cli.report import print_result
 from esd.cli.storage import CheckpointDir, Shards, Store
@@ -65,7 +66,7 @@ def command(
     shards: Shards = 1,
     _checkpoint_dir: CheckpointDir = None,
     _decision_log: opt.DecisionLog = None,
-    as_json: opt.Json = False,
+    as_json: Json = False,
     _out: opt.Out = None,
 ) -> None:
     """Simulates a run: the same decisions and operations, without network and tensors."""

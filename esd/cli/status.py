@@ -8,8 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from esd.cli import options as opt
-from esd.cli.console import waiting_for
+from esd.cli.console import Json, waiting_for
 from esd.cli.report import comparison, print_result
 from esd.cli.tables import print_figures, print_table
 from esd.run.results import training_result
@@ -21,7 +20,7 @@ from esd.services.runtime.security import Credentials
 
 def command(
     dispatcher: Annotated[str, typer.Option(help="host:port of the dispatcher.")] = "127.0.0.1:50051",
-    as_json: opt.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Shows the state of the running job."""
     peer = f"the dispatcher at {dispatcher}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from esd.cli import options as opt
+from esd.cli.console import Json
 from esd.cli.job_file import PlanFile
 from esd.cli.learning import ContinueFrom
 from esd.cli.options import takes_run_options
@@ -56,7 +57,7 @@ def command(
     continue_from: ContinueFrom = None,
     plan: PlanFile = None,  # noqa: ARG001 - gives the defaults of the other options
     seeds: SeedsOption = 1,
-    as_json: opt.Json = False,
+    as_json: Json = False,
     out: opt.Out = None,
     graphs: opt.Graphs = None,
 ) -> None:

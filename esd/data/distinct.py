@@ -7,7 +7,7 @@ from pathlib import Path
 from esd.data.dataset import Dataset
 from esd.data.memory import recall, remember
 from esd.data.opening import open_data
-from esd.native.text import DistinctIds
+from esd.native import text as native
 from esd.services.domain.errors import InvalidArgument
 
 _KIND = "distinct"
@@ -43,7 +43,7 @@ def distinct_ids_of(dataset: Dataset, enough: int | None = None) -> int:
     count = recall(_KIND, dataset.fingerprint)
     if isinstance(count, int):
         return count
-    distinct = DistinctIds()
+    distinct = native.DistinctIds()
     for batch in dataset:
         distinct.add(batch.ids.reshape(-1))
         if enough is not None and len(distinct) >= enough:

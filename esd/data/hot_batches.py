@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from esd.data.dataset import Dataset
 from esd.data.derived import DerivedDataset
-from esd.native.engine import HotSamples
+from esd.native import engine as native
 from esd.native.engines import engine_of
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
@@ -145,7 +145,7 @@ class _Waiting:
         self._made += 1
         return _Full(joined[chosen], hot)
 
-    def judge(self, forecast: HotSamples) -> None:
+    def judge(self, forecast: native.HotSamples) -> None:
         """Tells anew which samples are hot, when other rows are replicated than before."""
         self._hot = np.concatenate([forecast.judge(*part.id_columns) for part in self._samples])
 

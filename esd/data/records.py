@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from esd.data.hashing import field_key
 from esd.data.lines import MAX_LINE_BYTES
-from esd.native.text import Parser
+from esd.native import text as native
 from esd.services.domain.errors import InvalidArgument
 
 _log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class RecordReader:
         self._skip_bad = skip_bad
         self._source = ""
         self._lines = 0  # of the source, before the block that is parsed
-        self._parser = Parser(
+        self._parser = native.Parser(
             [(c.kind.value, c.optional, field_key(c.name)) for c in text_format.columns],
             text_format.delimiter,
             quoted=text_format.quoted,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from esd.model.files import IDS, ROWS, TABLES, VERSIONS, FolderWriter
 from esd.model.sorted_rows import SortedRows
-from esd.native.rows import initialise
+from esd.native import rows as native
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.tables import TableSpec
 from esd.services.domain.versions import trainings
@@ -73,7 +73,9 @@ class TrainedTable:
     def _initial(self, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
         """Returns the initial rows of ids [n], float32 [n, D]."""
         rows = np.empty((len(ids), self.spec.dimension), np.float32)
-        initialise(ids, np.zeros(len(ids), np.int64), rows, self.spec.dimension, self.spec.seed, self.spec.init_scale)
+        native.initialise(
+            ids, np.zeros(len(ids), np.int64), rows, self.spec.dimension, self.spec.seed, self.spec.init_scale
+        )
         return rows
 
 

@@ -6,21 +6,23 @@ module is none of the other, so all parts of an engine come from the module of i
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from esd.native import engine, wide_engine
-from esd.native.engine import (
-    Admission,
-    BatchIds,
-    Bounded,
-    Engine,
-    HotSamples,
-    OnDemand,
-    Proactive,
-    PushAll,
-    Replicated,
-    Uncached,
-)
+
+if TYPE_CHECKING:
+    from esd.native.engine import (
+        Admission,
+        BatchIds,
+        Bounded,
+        Engine,
+        HotSamples,
+        OnDemand,
+        Proactive,
+        PushAll,
+        Replicated,
+        Uncached,
+    )
 
 _MOST_OF_ONE_WORD = 64  # workers
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from esd.dispatcher.simulator.alternatives import AlternativeTotals
-from esd.dispatcher.simulator.link_bytes import LinkBytes
-from esd.dispatcher.simulator.totals import Totals
 from esd.services.domain.dense_sums import AUTO
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS, PHASES
 from esd.services.domain.state import Evaluation, JobState, Quality
 from esd.services.domain.sync import Bounded, Figures, FlushedAhead, Proactive, Staleness
 from esd.services.domain.sync.bounded import MOST_UPDATES
+
+if TYPE_CHECKING:  # a client, whose installation may lack the engine, has results of training alone
+    from esd.dispatcher.simulator.alternatives import AlternativeTotals
+    from esd.dispatcher.simulator.link_bytes import LinkBytes
+    from esd.dispatcher.simulator.totals import Totals
 
 Result = dict[str, Any]
 

@@ -54,13 +54,17 @@ class PyBytes {
   PyBytes& operator=(const PyBytes&) = delete;
   ~PyBytes() { Py_XDECREF(object_); }
 
-  std::uint8_t* data() const { return reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(object_)); }
+  std::uint8_t* data() const { return reinterpret_cast<std::uint8_t*>(PyBytes_AsString(object_)); }
 
   // None if it is empty.
   nb::object take(std::size_t size) {
     if (size == 0) return nb::none();
+#ifdef Py_LIMITED_API  // which cannot cut: a wheel for all versions of Python copies once more
+    return nb::bytes(data(), size);
+#else
     if (_PyBytes_Resize(&object_, static_cast<Py_ssize_t>(size)) != 0) throw nb::python_error();
     return nb::steal(std::exchange(object_, nullptr));
+#endif
   }
 
  private:

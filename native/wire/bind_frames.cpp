@@ -63,7 +63,7 @@ nb::tuple write_frame(std::uint64_t sequence, std::string_view table, std::uint6
   const nb::object message =
       nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(pulls_at + frame.pull_size())));
   if (!message.is_valid()) throw std::bad_alloc();
-  auto* const data = reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(message.ptr()));
+  auto* const data = reinterpret_cast<std::uint8_t*>(PyBytes_AsString(message.ptr()));
   {
     const nb::gil_scoped_release release;
     frame.write(data);

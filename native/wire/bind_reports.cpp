@@ -22,7 +22,7 @@ template <typename Values>
 nb::object tuple_of(const Values& values) {
   nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), number(values[i]).release().ptr());
+    PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), number(values[i]).release().ptr());
   }
   return tuple;
 }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.native.wire import claims, pack, place, read_plans, unpack_int64, unpack_uint32, unpack_uint64
+from esd.native import wire as native
 from esd.protos import dispatcher_pb2
 from esd.services.domain.claimants import check_claimant
 from esd.services.domain.errors import InvalidArgument
@@ -44,12 +44,6 @@ _DIRECT = {"direct_pushes": ("update_rows", "direct_push_peers"), "direct_pulls"
 # packed column can claim any number of equal values in a few bytes.
 _MOST_IDS = 1 << 26
 
-_UNPACK: dict[type[np.generic], Callable[..., NDArray[Any]]] = {
-    np.uint64: unpack_uint64,
-    np.uint32: unpack_uint32,
-    np.int64: unpack_int64,
-}
-
 
 def encode_plan_message(message: FlushPlan | Membership | Reload | EndOfStream) -> bytes:
     """Encodes a message to a worker, as an AttendResponse without other fields.
@@ -83,7 +77,7 @@ def decode_iteration_plans(data: bytes) -> tuple[list[IterationPlan], bytes] | N
         The plans, and the message without them. None if a plan is unusual: the caller then uses `decode_plan_messages`,
         which decodes every valid plan and raises the error of an invalid one.
     """
-    read = read_plans(data, MAX_FEATURES, MAX_LENGTH, _MOST_IDS, MAX_WORKERS)
+    read = native.read_plans(data, MAX_FEATURES, MAX_LENGTH, _MOST_IDS, MAX_WORKERS)
     if read is None:
         return None
     plans, rest = read
@@ -131,13 +125,15 @@ def _pack(column: NDArray[Any], dtype: type[np.generic], field: str) -> bytes:
     """Packs a column, without converting it to `dtype`: a silent conversion could change ids or versions."""
     if column.dtype != dtype:
         raise TypeError(f"{field} is {column.dtype}, the contract requires {np.dtype(dtype)}")
-    return pack(np.ascontiguousarray(column))
+    return native.pack(np.ascontiguousarray(column))
 
 
 def _unpack(data: bytes, dtype: type[np.generic], field: str, count: int | None = None) -> NDArray[Any]:
     """Unpacks a column. Raises InvalidArgument if it does not have `count` values, unless that is None."""
     try:
-        return _UNPACK[dtype](data, count)
+        if dtype is np.uint64:
+            return native.unpack_uint64(data, count)
+        return native.unpack_uint32(data, count) if dtype is np.uint32 else native.unpack_int64(data, count)
     except ValueError as error:
         raise InvalidArgument(f"{field} {error}") from None
 
@@ -160,7 +156,7 @@ def _decode_transfers(message: dispatcher_pb2.Transfers, field: str, trained: Tr
         places = _unpack(message.trained, np.uint32, f"{field}.trained")
         here = trained or NO_TRANSFERS
         try:
-            ids, slots, versions = place(places, (here.ids, here.slots, here.versions), (ids, slots, versions))
+            ids, slots, versions = native.place(places, (here.ids, here.slots, here.versions), (ids, slots, versions))
         except ValueError as error:
             raise InvalidArgument(f"{field}.trained {error}") from None
     if message.early > len(ids):
@@ -278,7 +274,7 @@ def _check_ascending(places: NDArray[np.uint32], field: str) -> None:
 
 def _decode_contributors(data: bytes, rows: int, field: str) -> NDArray[np.uint64]:
     """Decodes a set of workers for each row: uint64 [rows], or [rows, 2] in a job of more than 64 workers."""
-    words = 2 if rows and claims(data, 2 * rows) else 1
+    words = 2 if rows and native.claims(data, 2 * rows) else 1
     contributors = _unpack(data, np.uint64, field, words * rows)
     if words > 1:
         contributors = contributors.reshape(rows, words)

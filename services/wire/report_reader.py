@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from esd.native.wire import read_iterations
+from esd.native import wire as native
 from esd.services.domain.reports import (
     LEAST_BANDWIDTH,
     MOST_BANDWIDTH,
@@ -31,7 +31,7 @@ def read_iteration_reports(data: bytes) -> Sequence[IterationReport] | None:
         The reports. None for any other message, including a malformed one: the caller then uses protobuf and
         `decode_iteration_report` (services/wire/reports.py), which are slower and raise the errors.
     """
-    found = read_iterations(data, *_LIMITS)
+    found = native.read_iterations(data, *_LIMITS)
     return None if found is None else [_checked_report(data, *fields) for fields in found]
 
 

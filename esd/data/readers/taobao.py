@@ -29,7 +29,7 @@ from esd.data.reader import ReadRequest
 from esd.data.records import Column, Kind, Records, TextFormat
 from esd.data.split import SECOND, Span
 from esd.data.text_dataset import TextFiles
-from esd.native.text import DistinctIds
+from esd.native import text as native
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import Feature, Pooling
@@ -146,7 +146,7 @@ class TaobaoDataset:
         before = _Views.of(Records(np.zeros((0, 4), np.uint64), np.zeros((0, 1))))
         columns = columns_of(self)
         position = 0  # of the first view that is behind `before`, among all views
-        users = DistinctIds()
+        users = native.DistinctIds()
         for views in _of_whole_users(map(_Views.of, self._files.records())):
             self._check_together(users, views, position)
             known = before.followed_by(views)
@@ -159,7 +159,7 @@ class TaobaoDataset:
         if not position:
             raise InvalidArgument(f"data file {self._files} has no line with the behaviour pv")
 
-    def _check_together(self, users: DistinctIds, views: _Views, position: int) -> None:
+    def _check_together(self, users: native.DistinctIds, views: _Views, position: int) -> None:
         """Refuses a user whose lines stand apart: the history of each view would be cut where they begin again."""
         beginning = views.users[views.begins]
         known = len(users)

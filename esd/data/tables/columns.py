@@ -19,7 +19,7 @@ from esd.data.split import TIME
 from esd.data.tables.lists import first_of_lists, is_list, lists_of
 from esd.data.tables.numbers import COMMA, POINT, have_comma, numbers_of
 from esd.data.tables.times import is_time
-from esd.native.text import hash_integers, hash_texts
+from esd.native import text as native
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.ids import in_table
@@ -30,7 +30,7 @@ _WRITTEN = (kinds.is_boolean, kinds.is_temporal, kinds.is_decimal, kinds.is_bina
 
 _BINARY = "the label 0 or 1 (positive-from or label-range in the schema is for other numbers, positive for texts)"
 _WHOLE = "a whole number (pandas makes whole numbers floats where some are absent)"
-_TRUTHS = {"True": "true", "False": "false"}  # as hash_texts has them
+_TRUTHS = {"True": "true", "False": "false"}  # as native.hash_texts has them
 _DATA = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?|")
 _EXACT = 2.0**53  # up to here a float tells whole numbers apart
 
@@ -253,15 +253,15 @@ def hashed(column: pa.Array, key: int) -> NDArray[np.uint64]:
         column = column.cast(pa.string())
     elif kinds.is_integer(kind):
         whole = pa.uint64() if kinds.is_unsigned_integer(kind) else pa.int64()
-        return hash_integers(key, column.cast(whole).fill_null(0).to_numpy(zero_copy_only=False))
+        return native.hash_integers(key, column.cast(whole).fill_null(0).to_numpy(zero_copy_only=False))
     _, offsets, text = column.buffers()
     if offsets is None or len(column) == 0:
         return np.zeros(len(column), np.uint64)
     part = slice(column.offset, column.offset + len(column) + 1)
     values = np.frombuffer(text or b"", np.uint8)
     if kinds.is_large_string(column.type) or kinds.is_large_binary(column.type):
-        return hash_texts(key, np.frombuffer(offsets, np.int64)[part], values)
-    return hash_texts(key, np.frombuffer(offsets, np.int32)[part], values)
+        return native.hash_texts(key, np.frombuffer(offsets, np.int64)[part], values)
+    return native.hash_texts(key, np.frombuffer(offsets, np.int32)[part], values)
 
 
 def _numbers(

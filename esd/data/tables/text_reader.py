@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from esd.data.tables.text_stream import TextStream
-from esd.native.text import whole_records
+from esd.native import text as native
 from esd.services.domain.errors import InvalidArgument
 
 _SHOWN = 40  # characters of a row
@@ -114,7 +114,7 @@ def _blocks(stream: TextStream, delimiter: str, block_bytes: int) -> Iterator[by
     rest = b""
     while found := stream.read(block_bytes):
         text = rest + found
-        end = whole_records(text, delimiter)
+        end = native.whole_records(text, delimiter)
         if end:
             yield text[:end]
         rest = text[end:]

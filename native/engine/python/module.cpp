@@ -185,7 +185,7 @@ class SharedEngine {
         const nb::gil_scoped_acquire held;
         bytes = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
         if (!bytes.is_valid()) nb::raise_python_error();
-        return PyBytes_AS_STRING(bytes.ptr());
+        return PyBytes_AsString(bytes.ptr());
       });
     }
     return nb::cast<nb::bytes>(bytes);

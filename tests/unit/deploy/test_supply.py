@@ -100,3 +100,29 @@ def test_grafana_has_no_login_that_everybody_knows() -> None:
     settings = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["grafana"]["environment"]
     assert settings["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
     assert settings["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+
+
+def test_actions_of_workflows_are_named_by_digests() -> None:
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    used = [line for path in workflows for line in re.findall(r"uses: (.*)", path.read_text())]
+    assert len(used) > 8
+    assert [action for action in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+(\.\d+)+", action)] == []
+    assert len({action.partition("@")[0] for action in used}) == len(set(used)), "one action, two versions"
+
+
+def test_tools_of_workflows_have_versions() -> None:
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    run = [line for path in workflows for line in re.findall(r"pipx run (?:--spec )?(\S+)", path.read_text())]
+    assert [tool for tool in run if "==" not in tool] == []
+
+
+def test_only_the_publishing_job_may_write_anything() -> None:
+    for path in sorted((ROOT / ".github" / "workflows").glob("*.yml")):
+        workflow = yaml.safe_load(path.read_text())
+        assert "write" not in workflow["permissions"].values()
+        writes = {
+            name: [right for right, kind in job.get("permissions", {}).items() if kind == "write"]
+            for name, job in workflow["jobs"].items()
+        }
+        expected = {"publish": ["id-token", "attestations"]} if path.name == "publish.yml" else {}
+        assert {name: rights for name, rights in writes.items() if rights} == expected
