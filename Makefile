@@ -1,4 +1,4 @@
-# make setup | demo | test | gpu | recovery | e2e | chaos | lint | protos | services | chart | docs | figures | figures-check | help
+# make setup | demo | test | gpu | recovery | e2e | chaos | lint | protos | services | chart | docs | site | figures | figures-check | help
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ NATIVE := CMakeLists.txt $(shell find native -type f)
 # Modules are compiled once, also where the environment asks for none to be kept: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test pytest gpu recovery e2e chaos lint protos services chart docs figures figures-check
+.PHONY: help setup demo test pytest gpu recovery e2e chaos lint protos services chart docs site figures figures-check
 
 help:
 	@echo "make setup    environment in $(VENV), command at $(VENV)/bin/esd"
@@ -23,6 +23,7 @@ help:
 	@echo "make services rewrites what follows from esd/cluster/services.toml and from the values of the chart"
 	@echo "make chart    lints and renders the chart, and checks it against the schemas of Kubernetes"
 	@echo "make docs     regenerates docs/reference/"
+	@echo "make site     makes build/site, the documentation as a site with search"
 	@echo "make figures  measures the costs and counts that README and docs quote, and writes them; some minutes"
 	@echo "make figures-check  the same, and only says what is stale"
 
@@ -84,6 +85,9 @@ chart: setup
 
 docs: setup
 	$(VENV)/bin/python -m scripts.reference
+
+site: setup
+	$(VENV)/bin/sphinx-build --fail-on-warning --quiet -c docs/site docs build/site
 
 figures: setup
 	$(VENV)/bin/python -m scripts.figures

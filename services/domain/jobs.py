@@ -53,7 +53,7 @@ class ModelSpec:
         dense_optimizer: trains the dense parameters.
         weight_decay: times the parameters, it is added to their gradients, as torch.optim does; 0: nothing is.
         clip_norm: gradients of the dense parameters whose norm over all of them is larger are scaled down to it, as
-            torch.nn.utils.clip_grad_norm_ does; 0: they stay as they are.
+            `torch.nn.utils.clip_grad_norm_` does; 0: they stay as they are.
         loss: of its outputs; a model with a loss of its own has `Loss.OWN`. It decides which labels a job takes.
 
     Example:
