@@ -193,6 +193,38 @@ class ScanResponse(_message.Message):
     rows: RowBlock
     def __init__(self, rows: _Optional[_Union[RowBlock, _Mapping]] = ...) -> None: ...
 
+class ChangesRequest(_message.Message):
+    __slots__ = ("table", "shard", "shards", "position", "pause_ms")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_MS_FIELD_NUMBER: _ClassVar[int]
+    table: _common_pb2.TableSpec
+    shard: int
+    shards: int
+    position: bytes
+    pause_ms: int
+    def __init__(self, table: _Optional[_Union[_common_pb2.TableSpec, _Mapping]] = ..., shard: _Optional[int] = ..., shards: _Optional[int] = ..., position: _Optional[bytes] = ..., pause_ms: _Optional[int] = ...) -> None: ...
+
+class ChangesResponse(_message.Message):
+    __slots__ = ("anew", "ids", "values", "position", "age_ms", "checkpoint", "finished")
+    ANEW_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    anew: bool
+    ids: bytes
+    values: bytes
+    position: bytes
+    age_ms: int
+    checkpoint: int
+    finished: bool
+    def __init__(self, anew: _Optional[bool] = ..., ids: _Optional[bytes] = ..., values: _Optional[bytes] = ..., position: _Optional[bytes] = ..., age_ms: _Optional[int] = ..., checkpoint: _Optional[int] = ..., finished: _Optional[bool] = ...) -> None: ...
+
 class PutDenseRequest(_message.Message):
     __slots__ = ("table", "data", "last", "epoch")
     TABLE_FIELD_NUMBER: _ClassVar[int]

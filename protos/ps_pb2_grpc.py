@@ -59,6 +59,11 @@ class ParameterServerStub:
                 request_serializer=esd_dot_protos_dot_ps__pb2.ScanRequest.SerializeToString,
                 response_deserializer=esd_dot_protos_dot_ps__pb2.ScanResponse.FromString,
                 _registered_method=True)
+        self.Changes = channel.unary_stream(
+                '/esd.v1.ParameterServer/Changes',
+                request_serializer=esd_dot_protos_dot_ps__pb2.ChangesRequest.SerializeToString,
+                response_deserializer=esd_dot_protos_dot_ps__pb2.ChangesResponse.FromString,
+                _registered_method=True)
         self.PutDense = channel.stream_unary(
                 '/esd.v1.ParameterServer/PutDense',
                 request_serializer=esd_dot_protos_dot_ps__pb2.PutDenseRequest.SerializeToString,
@@ -198,6 +203,19 @@ class ParameterServerServicer:
 
     def Scan(self, request, context):
         """Streams every stored row in unspecified order, for export. Rows pushed meanwhile may be missing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Changes(self, request, context):
+        """Streams the rows of a table that change at this server, for a reader that follows a job. The rows of a pause come in one
+        round, each once, with its newest values, and every pause has a round, if need be an empty one. The server keeps the
+        ids of changed rows from the first call on, for a minute after the last has ended, in bounded memory. A reader for
+        which it does not have them (a new one; one that was away or slow for long; all of them when the table has gone back to
+        a checkpoint) begins anew: the next round has all stored rows. The call ends with its caller.
+        INVALID_ARGUMENT: the position is malformed. FAILED_PRECONDITION: the table has another specification, or the server's
+        shard differs from the request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -378,6 +396,11 @@ def add_ParameterServerServicer_to_server(servicer, server):
                     servicer.Scan,
                     request_deserializer=esd_dot_protos_dot_ps__pb2.ScanRequest.FromString,
                     response_serializer=esd_dot_protos_dot_ps__pb2.ScanResponse.SerializeToString,
+            ),
+            'Changes': grpc.unary_stream_rpc_method_handler(
+                    servicer.Changes,
+                    request_deserializer=esd_dot_protos_dot_ps__pb2.ChangesRequest.FromString,
+                    response_serializer=esd_dot_protos_dot_ps__pb2.ChangesResponse.SerializeToString,
             ),
             'PutDense': grpc.stream_unary_rpc_method_handler(
                     servicer.PutDense,
@@ -590,6 +613,33 @@ class ParameterServer:
             '/esd.v1.ParameterServer/Scan',
             esd_dot_protos_dot_ps__pb2.ScanRequest.SerializeToString,
             esd_dot_protos_dot_ps__pb2.ScanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Changes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/esd.v1.ParameterServer/Changes',
+            esd_dot_protos_dot_ps__pb2.ChangesRequest.SerializeToString,
+            esd_dot_protos_dot_ps__pb2.ChangesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -131,9 +131,17 @@ def write_onnx(part: DensePart, job: JobSpec, program: ExportedProgram, path: Pa
             raise FailedPrecondition(is_missing("ONNX", package, "export"))
     names = [name for feature in job.features for name in input_names(feature)] + [DENSE]
     exported = torch.onnx.export(
-        program, (), dynamo=True, verbose=False, input_names=names, output_names=[SCORES], external_data=False
+        program,
+        (),
+        dynamo=True,
+        verbose=False,
+        optimize=False,
+        input_names=names,
+        output_names=[SCORES],
+        external_data=False,
     )
     assert exported is not None  # noqa: S101 - as for every export that returns
+    _optimize(exported)
     exported.save(str(path), external_data=False)
     if find_spec("onnxruntime") is None:
         return
@@ -147,6 +155,25 @@ def write_onnx(part: DensePart, job: JobSpec, program: ExportedProgram, path: Pa
         return torch.from_numpy(np.asarray(session.run([SCORES], given)[0]))
 
     _check(part, job, run, _TOLERANCE)
+
+
+def _optimize(exported: torch.onnx.ONNXProgram) -> None:
+    """Simplifies an exported graph, and leaves every parameter in it as it is, under its name.
+
+    The parameters are hidden meanwhile, because those that are known would be computed with: a served model that
+    follows a job replaces them by newer ones (esd/model/onnx_parameters.py).
+    """
+    graph = exported.model.graph
+    parameters = {value: value.const_value for value in graph.initializers.values()}
+    graph.initializers.clear()
+    for value in parameters:
+        value.const_value = None
+        graph.inputs.append(value)
+    exported.optimize()
+    for value, content in parameters.items():
+        graph.inputs.remove(value)
+        value.const_value = content
+        graph.initializers.add(value)
 
 
 def export(job: JobSpec, folder: Path) -> dict[str, str]:

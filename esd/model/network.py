@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.model.embeddings import Inputs
-from esd.services.domain.errors import FailedPrecondition
+from esd.model.onnx_parameters import Parameters, with_parameters
+from esd.services.domain.errors import EsdError, FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.extras import is_missing
 from esd.services.wire.trained_models import ONNX, PARAMETERS, SCORES
@@ -32,19 +33,23 @@ class OnnxNetwork:
     Args:
         path: of the file.
         threads: that compute one call; None: onnxruntime's own number of them, which wait for the next call busily.
+        parameters: parameters and buffers by name, in place of the file's; None: the file's.
 
     Raises:
-        FailedPrecondition: onnxruntime is not installed, or cannot run the file.
+        FailedPrecondition: onnxruntime is not installed, or cannot run the file; or the parameters are not the file's.
     """
 
-    def __init__(self, path: Path, threads: int | None = None) -> None:
+    def __init__(self, path: Path, threads: int | None = None, parameters: Parameters | None = None) -> None:
         if find_spec("onnxruntime") is None:
             raise FailedPrecondition(is_missing(f"scoring by {path.name}", "onnxruntime", "predict"))
         runtime: Any = import_module("onnxruntime")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads or 0
         try:
-            self._session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            model = str(path) if parameters is None else with_parameters(path, parameters)
+            self._session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except EsdError:
+            raise
         except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no common class
             raise FailedPrecondition(f"onnxruntime cannot run {path}: {error}") from None
         self._inputs = [each.name for each in self._session.get_inputs()]
@@ -61,13 +66,14 @@ class TorchNetwork:
     Args:
         folder: of the model.
         job: of the model, whose class is imported if it is a user's own.
+        parameters: parameters and buffers by name, in place of the folder's; None: the folder's.
 
     Raises:
-        FailedPrecondition: torch is not installed.
+        FailedPrecondition: torch is not installed, or the parameters are of another model.
         InvalidArgument: the model cannot be imported or built.
     """
 
-    def __init__(self, folder: Path, job: JobSpec) -> None:
+    def __init__(self, folder: Path, job: JobSpec, parameters: Parameters | None = None) -> None:
         if find_spec("torch") is None:
             raise FailedPrecondition(f"{folder} has no {ONNX}, and to score without it torch must be installed")
         self._torch: Any = import_module("torch")
@@ -76,8 +82,12 @@ class TorchNetwork:
             if here not in sys.path:
                 sys.path.insert(0, here)
                 stack.callback(sys.path.remove, here)
-            parameters = import_module("safetensors.torch").load_file(folder / PARAMETERS)
-            self.part: Any = import_module("esd.worker.graphs").dense_part(job, parameters)
+            tensors = (
+                import_module("safetensors.torch").load_file(folder / PARAMETERS)
+                if parameters is None
+                else {name: self._torch.from_numpy(np.array(values)) for name, values in parameters.items()}
+            )
+            self.part: Any = import_module("esd.worker.graphs").dense_part(job, tensors)
 
     def __call__(self, inputs: Inputs) -> NDArray[np.float32]:
         """See Network."""

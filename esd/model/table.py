@@ -10,6 +10,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from esd.model.files import IDS, ROWS, TABLES, VERSIONS, FolderWriter
+from esd.model.fresh_rows import FreshRows
 from esd.model.sorted_rows import SortedRows
 from esd.native import rows as native
 from esd.services.domain.errors import InvalidArgument
@@ -40,6 +41,7 @@ class TrainedTable:
         ids: uint64 [R], ascending.
         rows: float32 [R, D].
         versions: int64 [R], how often each row was trained in its present life.
+        fresh: newer rows, over those of the folder; None: there are none.
 
     Raises:
         InvalidArgument: a file is missing, damaged or of another table.
@@ -47,6 +49,7 @@ class TrainedTable:
 
     def __init__(self, folder: Path, spec: TableSpec) -> None:
         self.spec = spec
+        self.fresh: FreshRows | None = None
         place = folder / TABLES / spec.name
         self.ids: NDArray[np.uint64] = _mapped(place / IDS, "<u8", ())
         self.versions: NDArray[np.int64] = _mapped(place / VERSIONS, "<i8", ())
@@ -59,18 +62,30 @@ class TrainedTable:
     def look_up(self, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
         """Returns the rows of ids [n], float32 [n, D]. Ids that were never trained have their initial rows."""
         wanted, inverse = np.unique(ids, return_inverse=True)
-        # A binary search per id; an operation on all known ids would take seconds for ten million of them.
-        places = np.searchsorted(self.ids, wanted)
-        within = places < len(self.ids)
-        known = np.zeros(len(wanted), np.bool_)
-        known[within] = self.ids[places[within]] == wanted[within]
-        rows = np.empty((len(wanted), self.spec.dimension), np.float32)
-        rows[known] = self.rows[places[known]]
-        rows[~known] = self._initial(wanted[~known])
+        rows = self.stored(wanted)
+        if self.fresh is not None:
+            self.fresh.lay_over(wanted, rows)
         found: NDArray[np.float32] = rows[inverse]
         return found
 
-    def _initial(self, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
+    def stored(self, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
+        """Returns the folder's rows of ids [n], float32 [n, D]; initial rows of those that it does not have."""
+        places, known = self.find(ids)
+        rows = np.empty((len(ids), self.spec.dimension), np.float32)
+        rows[known] = self.rows[places[known]]
+        rows[~known] = self.initial(ids[~known])
+        return rows
+
+    def find(self, ids: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Returns the places of ids [n] in the folder, int64 [n], and which of them are there, bool [n]."""
+        # A binary search per id; an operation on all known ids would take seconds for ten million of them.
+        places = np.searchsorted(self.ids, ids)
+        within = places < len(self.ids)
+        known = np.zeros(len(ids), np.bool_)
+        known[within] = self.ids[places[within]] == ids[within]
+        return places, known
+
+    def initial(self, ids: NDArray[np.uint64]) -> NDArray[np.float32]:
         """Returns the initial rows of ids [n], float32 [n, D]."""
         rows = np.empty((len(ids), self.spec.dimension), np.float32)
         native.initialise(

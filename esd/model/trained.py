@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from esd.data.schema_file import read_schema
 from esd.model.embeddings import model_inputs
 from esd.model.files import SCHEMA, read_config
 from esd.model.network import Network, OnnxNetwork, TorchNetwork
+from esd.model.onnx_parameters import Parameters
 from esd.model.table import TrainedTable
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
@@ -135,10 +137,28 @@ class TrainedModel:
         """
         return TorchNetwork(self.folder, self.job).part.model
 
+    def with_parameters(self, parameters: Parameters) -> TrainedModel:
+        """Returns the model with other parameters and buffers in its dense part, and the same tables.
+
+        Args:
+            parameters: all of them by name.
+
+        Raises:
+            FailedPrecondition: the folder's graph, or its class in torch, does not have these.
+        """
+        other = copy(self)
+        other._network = self._made_network(parameters)  # noqa: SLF001 - of the same class
+        return other
+
     @cached_property
     def _network(self) -> Network:
+        return self._made_network(None)
+
+    def _made_network(self, parameters: Parameters | None) -> Network:
         graph = self.folder / ONNX
-        return OnnxNetwork(graph, self._threads) if graph.exists() else TorchNetwork(self.folder, self.job)
+        if graph.exists():
+            return OnnxNetwork(graph, self._threads, parameters)
+        return TorchNetwork(self.folder, self.job, parameters)
 
 
 def load(folder: Path | str) -> TrainedModel:

@@ -86,6 +86,42 @@ class IdSet:
 
     def __len__(self) -> int: ...
 
+class ChangedRows:
+    """The ids of rows that change, for readers that follow a table. It is thread-safe.
+
+    Ids gather, each once, until a reader comes, and are a generation with a number then. The oldest generations make
+    room for new ones.
+
+    Args:
+        limit: bytes of the gathering ids, 11 to 14 each, and as many of the generations, 8 each.
+
+    Attributes:
+        memory_bytes: bytes of memory that the ids take.
+    """
+
+    memory_bytes: int
+
+    def __init__(self, limit: int) -> None: ...
+    def add(self, ids: Ids) -> None:
+        """Adds the ids of rows that were written before. Waits for no reader."""
+
+    def begin(self) -> int:
+        """Returns a number for a reader that is about to read all rows."""
+
+    def read(self, after: int) -> tuple[int, float, Ids] | None:
+        """Returns what has changed after a generation; None if some of it was dropped: the reader begins anew.
+
+        Args:
+            after: the number of the last generation that the reader has.
+
+        Returns:
+            The number of the last generation, the seconds since the first change, 0 without any, and the ids [r],
+            ascending.
+        """
+
+    def lose(self) -> None:
+        """Makes every reader begin anew, because rows have changed of which no ids were added."""
+
 class PreImages:
     """The rows of a RowTable that have changed since a cut, as they were at the cut. It is thread-safe.
 
@@ -369,6 +405,7 @@ class FrameTable:
         pre_images: PreImages | None,
         waiting: WaitingRows,
         limit: int,
+        changed: ChangedRows | None = None,
     ) -> Applied:
         """Stores the pushes of the frame, announces them, and reads its pulls.
 
@@ -379,6 +416,7 @@ class FrameTable:
             pre_images: receives each row before its first change, at its version + 1; None: no pre-images are kept.
             waiting: receives every row that can be read at the version that the frame makes.
             limit: the most rows of the answer.
+            changed: receives the id of every row that is stored; None: no reader follows the table.
         """
 
     def answer(

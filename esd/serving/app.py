@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ from esd.services.runtime.process import announce
 from esd.services.runtime.server import Server, serve
 from esd.services.runtime.threads import named_threads
 from esd.serving.folder import ServedFolder
+from esd.serving.follow import Follower
 from esd.serving.grpc_calls import SERVICE, InferenceServicer, add_to_server
 from esd.serving.service import ModelService
 from esd.serving.settings import ModelSettings
@@ -46,16 +47,18 @@ async def serve_model(settings: ModelSettings) -> AsyncIterator[Serving]:
             serve("model", [(add_to_server, InferenceServicer(model), SERVICE)], settings) as server,
             _rest_api(model, server, settings) as rest_address,
         ):
-            following = asyncio.create_task(folder.follow(settings.reload_seconds, loading), name="follow folder")
+            following = [asyncio.create_task(folder.follow(settings.reload_seconds, loading), name="follow folder")]
+            if settings.fresh:
+                following.append(asyncio.create_task(Follower(folder, settings).run(), name="follow job"))
             try:
                 await server.set_serving(True)
                 yield Serving(server.address, server.metrics_address, rest_address)
                 model.ready = False
                 await server.set_serving(False)
             finally:
-                following.cancel()
-                with suppress(asyncio.CancelledError):
-                    await following
+                for each in following:
+                    each.cancel()
+                await asyncio.gather(*following, return_exceptions=True)
     finally:
         loading.shutdown(wait=False, cancel_futures=True)
         model.close()

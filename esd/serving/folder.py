@@ -65,6 +65,7 @@ class ServedFolder:
 
     Attributes:
         current: the model that scores; requests that have begun with an earlier one end with it.
+        replaced: set when a newer folder has taken its place.
 
     Raises:
         NotFound: the folder does not exist, or pyarrow is not installed and the model has a schema.
@@ -76,6 +77,7 @@ class ServedFolder:
         self._path = path
         self._refused: Identity = None
         self.current = load_whole(path)
+        self.replaced = asyncio.Event()
 
     async def follow(self, pause: float, thread: Executor) -> NoReturn:
         """Looks every `pause` seconds whether the path names another folder, and has it take the place of the model.
@@ -93,6 +95,7 @@ class ServedFolder:
                 continue
             if newer is not None:
                 self.current = newer
+                self.replaced.set()
                 metrics.RELOADS.labels("loaded").inc()
                 _log.info("version %s of %s is served", newer.version, self._path)
 

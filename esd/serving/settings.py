@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from esd.services.runtime.quantities import Size
-from esd.services.runtime.settings import PortOrOff, ServerSettings
+from esd.services.runtime.roles import Role
+from esd.services.runtime.settings import PortOrOff, ServerSettings, split_address
+
+
+def _addresses(listed: str) -> str:
+    for address in _split(listed):
+        split_address(address)
+    return listed
+
+
+def _split(listed: str) -> tuple[str, ...]:
+    return tuple(address.strip() for address in listed.split(",")) if listed else ()
+
+
+Addresses = Annotated[str, AfterValidator(_addresses)]
 
 
 class ModelSettings(ServerSettings, env_prefix="ESD_MODEL_"):
     """Settings of `esd serve model`."""
+
+    role = Role.MODEL
 
     folder: Path = Field(description="folder of the model; a newer one at the same path takes its place")
     name: str = Field("", description="name of the model for clients; empty: the folder's")
@@ -34,6 +51,22 @@ class ModelSettings(ServerSettings, env_prefix="ESD_MODEL_"):
     answer_seconds: float = Field(
         10.0, gt=0, le=3600, description="time from the beginning of a request to its scores, after which it is refused"
     )
+    fresh: Addresses = Field(
+        "",
+        description="host:port of the parameter servers of a job that trains the model, in the order of their shards, "
+        "separated by commas: newer rows and dense parameters are served as they come; empty: those of the folder are",
+    )
+    fresh_bytes: Size = Field(
+        2 * 2**30,
+        ge=2**20,
+        description="memory of newer rows, a row as many bytes as it has on disk and 30 more; where they need more, "
+        "the job is followed no more. While all rows are read again, both those before and the new ones count",
+    )
     reload_seconds: float = Field(
         2.0, gt=0, le=86_400, description="pause between two looks at whether the folder is another one"
     )
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The addresses in `fresh`."""
+        return _split(self.fresh)

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "rows/changed_rows.h"
 #include "rows/exact_pulls.h"
 #include "rows/frame_push.h"
 #include "rows/partial_gradients.h"
@@ -121,7 +122,7 @@ bool do_frame(const TableFacts& facts, const TableParts& parts, const wire::Fram
 }
 
 Applied apply(const TableFacts& facts, const HeldFrame& held, RowTable& rows, PartialGradients& partials,
-              PreImages* pre_images, WaitingRows& waiting, std::size_t limit) {
+              PreImages* pre_images, WaitingRows& waiting, std::size_t limit, ChangedRows* changed) {
   require(rows.width() == facts.initial.width && partials.dimension() == facts.initial.dimension &&
               (!pre_images || pre_images->width() == rows.width()),
           "the table has another width");
@@ -133,8 +134,8 @@ Applied apply(const TableFacts& facts, const HeldFrame& held, RowTable& rows, Pa
   std::size_t size = 0;
   {
     const nb::gil_scoped_release release;
-    applied.good =
-        do_frame(facts, {rows, partials, pre_images, waiting}, held.frame, limit, applied, pulls, message.data(), size);
+    const TableParts parts{rows, partials, pre_images, waiting, changed};
+    applied.good = do_frame(facts, parts, held.frame, limit, applied, pulls, message.data(), size);
   }
   applied.answer = message.take(size);
   applied.pulls = applied.good && pulls && !pulls->done() ? nb::cast(std::move(*pulls)) : nb::none();
@@ -301,7 +302,8 @@ void bind_exchange(nb::module_& m) {
           },
           "dimension"_a, "width"_a, "seed"_a, "scale"_a, "optimizer"_a, "epsilon"_a, "beta1"_a, "beta2"_a, "max_norm"_a,
           "shard"_a, "shards"_a)
-      .def("apply", &apply, "frame"_a, "rows"_a, "partials"_a, "pre_images"_a.none(), "waiting"_a, "limit"_a)
+      .def("apply", &apply, "frame"_a, "rows"_a, "partials"_a, "pre_images"_a.none(), "waiting"_a, "limit"_a,
+           "changed"_a = nb::none())
       .def("answer", &answer_from_table, "pulls"_a, "sequence"_a, "rows"_a, "limit"_a, "storing"_a = false);
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/worker_sets.h"
+#include "rows/changed_rows.h"
 #include "rows/checks.h"
 #include "rows/exact_pulls.h"
 #include "rows/initial_rows.h"
@@ -57,6 +58,13 @@ struct TableParts {
   PartialGradients& partials;
   PreImages* pre_images;  // null: none are kept
   WaitingRows& waiting;
+  ChangedRows* changed;  // null: no reader follows the table
+
+  bool write_newer(std::uint64_t id, std::int64_t version, const void* row) const {
+    const bool is_new = rows.write_newer(id, version, row, pre_images);
+    if (is_new && changed) changed->add(id);
+    return is_new;
+  }
 };
 
 using Woken = std::vector<WaitingRows::Ticket>;
@@ -82,7 +90,7 @@ class RowPush {
     }
     const std::size_t row_bytes = facts_.initial.width * sizeof(float);
     for (std::size_t i = 0; i < ids_.size(); ++i) {
-      const bool is_new = parts.rows.write_newer(ids_[i], versions_[i], rows_ + i * row_bytes, parts.pre_images);
+      const bool is_new = parts.write_newer(ids_[i], versions_[i], rows_ + i * row_bytes);
       ++(is_new ? stored.newly_stored : stored.already_known);
     }
     for (std::size_t i = 0; i < ids_.size(); ++i) parts.waiting.announce(ids_[i], versions_[i], woken);
@@ -182,7 +190,7 @@ class GradientPush {
       if (!trained) fill_initial(facts_.initial, id, row_.data());
       parts_.partials.sum(id, worker, gradient, sum_.data());
       facts_.optimizer.step(row_.data(), sum_.data(), split.step, rate, sum_.size());
-      parts_.rows.write_newer(id, split.target, row_.data(), parts_.pre_images);
+      parts_.write_newer(id, split.target, row_.data());
       parts_.partials.discard(id);
     }
 

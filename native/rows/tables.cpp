@@ -1,10 +1,14 @@
-// The tables in esd.native.rows: rows in memory, their pre-images, and sets of ids; each call takes a whole block.
+// The tables in esd.native.rows: rows in memory, their pre-images, and sets of ids and
+// of changed ones; each call takes a whole block.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "common/arrays.h"
+#include "rows/changed_rows.h"
 #include "rows/id_set.h"
 #include "rows/pre_images.h"
 #include "rows/row_table.h"
@@ -122,6 +126,23 @@ nb::object add(IdSet& set, In1<std::uint64_t> ids) {
   return is_new.array(n);
 }
 
+void add_changed(ChangedRows& changed, In1<std::uint64_t> ids) {
+  const nb::gil_scoped_release release;
+  for (std::size_t i = 0; i < ids.size(); ++i) changed.add(ids.data()[i]);
+}
+
+nb::object read_changed(ChangedRows& changed, std::uint64_t after) {
+  std::optional<ChangedRows::Read> read;
+  {
+    const nb::gil_scoped_release release;
+    read = changed.read(after);
+  }
+  if (!read) return nb::none();
+  const Buffer<std::uint64_t> ids(read->ids.size());
+  std::copy(read->ids.begin(), read->ids.end(), ids.data);
+  return nb::make_tuple(read->last, read->seconds, ids.array(read->ids.size()));
+}
+
 }  // namespace
 
 void bind_tables(nb::module_& m) {
@@ -130,6 +151,14 @@ void bind_tables(nb::module_& m) {
       .def("add", &add, "ids"_a)
       .def("__len__", &IdSet::size)
       .def_prop_ro("memory_bytes", &IdSet::memory_bytes);
+
+  nb::class_<ChangedRows>(m, "ChangedRows")
+      .def(nb::init<std::size_t>(), "limit"_a)
+      .def("add", &add_changed, "ids"_a)
+      .def("begin", &ChangedRows::begin, nb::call_guard<nb::gil_scoped_release>())
+      .def("read", &read_changed, "after"_a)
+      .def("lose", &ChangedRows::lose)
+      .def_prop_ro("memory_bytes", &ChangedRows::memory_bytes);
 
   nb::class_<PreImages>(m, "PreImages")
       .def(nb::init<std::size_t>(), "width"_a)

@@ -237,13 +237,20 @@ class BlobStore(Protocol):
 class FrameStore(Protocol):
     """Applies whole frames of the exchange, in one native call each that never waits."""
 
-    def apply(self, frame: native.HeldFrame, waiting: native.WaitingRows, limit: int) -> native.Applied:
+    def apply(
+        self,
+        frame: native.HeldFrame,
+        waiting: native.WaitingRows,
+        limit: int,
+        changed: native.ChangedRows | None = None,
+    ) -> native.Applied:
         """Stores the pushes of a frame, announces them to the waiting pulls, and answers the frame's first pulls.
 
         Args:
             frame: a frame for this table.
             waiting: the rows that pulls wait for.
             limit: the most rows of an answer.
+            changed: receives the ids of stored rows; None: no reader follows the table.
         """
 
     def answer(self, pulls: native.ExactPulls, sequence: int, limit: int, *, storing: bool) -> bytes | None:

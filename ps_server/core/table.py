@@ -48,6 +48,7 @@ class Table:
         blobs: parts of its checkpoints, and the dense parameters of its model.
         samples: the log of the sample stream that trains it.
         frames: applies whole frames in one native call; None if the store has no such path.
+        changed: receives the ids of rows that change; None: no reader follows the table.
     """
 
     def __init__(self, spec: TableSpec, store: TableStore, shard: Shard) -> None:
@@ -63,6 +64,7 @@ class Table:
         self.history = CheckpointHistory(store, spec.name)
         self.blobs: BlobStore = store.blobs
         self.frames = store.frames(shard) if store.frames else None
+        self.changed: native.ChangedRows | None = None
         self.samples = SampleLog(store.log, self.history, spec.name)
         store.partials.load()
         # Held from classifying a gradient until it is stored, so that the pending sum cannot change in between.
@@ -127,7 +129,7 @@ class Table:
             if not may_write or not self._gradients.acquire(blocking=False):
                 return None
             try:
-                return self.frames.apply(frame, waiting, limit)
+                return self.frames.apply(frame, waiting, limit, self.changed)
             finally:
                 self._gradients.release()
 
@@ -144,7 +146,9 @@ class Table:
         with self.history.writing(epoch):
             self._discard_of_earlier_lives(block.ids, block.versions)
             self._refuse_voiding(block)
-            stored = int(self._store.rows.write_newer(block).sum())
+            newer = self._store.rows.write_newer(block)
+            self._note(block.ids[newer])
+        stored = int(newer.sum())
         return Pushed(stored, len(block) - stored, block.ids, block.versions)
 
     def push_gradients(self, block: GradientBlock, epoch: int = 0) -> Pushed:
@@ -168,6 +172,7 @@ class Table:
             last = block[arrivals == Arrival.COMPLETES]
             if len(last):
                 gradients.complete(self._store, self.spec, last, self.read(last.ids, last.targets - 1).rows)
+                self._note(last.ids)
             made = ~waiting & (self._store.partials.splits(block.ids).targets == 0)
         known = int((arrivals == Arrival.REPEATED).sum())
         return Pushed(len(block) - known, known, block.ids[made], block.targets[made])
@@ -187,7 +192,17 @@ class Table:
             raise InvalidArgument(f"below is {below}, but it must begin a life of rows: a multiple of 2^30")
         with self.history.writing(epoch):
             self._discard_of_earlier_lives(ids, np.full(len(ids), below))
-            return self._store.rows.forget_older(ids, below)
+            removed = self._store.rows.forget_older(ids, below)
+            self._note(ids)
+        return removed
+
+    def restore(self, checkpoint: int, epoch: int, claimant: bytes) -> int:
+        """Puts the rows back to a checkpoint (`CheckpointHistory.restore`); whoever follows the table begins anew."""
+        try:
+            return self.history.restore(checkpoint, epoch, claimant)
+        finally:
+            if self.changed is not None:
+                self.changed.lose()
 
     def put_dense(self, data: bytes, epoch: int = 0) -> None:
         """Stores the dense parameters of the table's model.
@@ -224,6 +239,12 @@ class Table:
         native.initialise(block.ids, block.versions, block.rows, spec.dimension, spec.seed, spec.init_scale)
         block.versions[unborn] = births[unborn]
         return block
+
+    def _note(self, ids: NDArray[np.uint64]) -> None:
+        """Notes rows after they were written: a reader that has their ids reads their new values."""
+        changed = self.changed
+        if changed is not None:
+            changed.add(ids)
 
     def _discard_of_earlier_lives(self, ids: NDArray[np.uint64], versions: NDArray[np.int64]) -> None:
         births = at_birth(versions)

@@ -58,9 +58,7 @@ class Tables:
                     f"(ESD_PS_MAX_TABLES) allows {self._limit}; raise it, or begin with an empty store"
                 )
             existing, created = self._store.create(spec)
-            if existing.without_rate() != spec.without_rate():
-                different = _differences(existing.without_rate(), spec.without_rate())
-                raise FailedPrecondition(f"table {spec.name!r} exists with {different}")
+            _check_same(existing, spec)
             if spec.name not in self._tables:
                 self._tables[spec.name] = self._open(spec)
             return created
@@ -71,6 +69,17 @@ class Tables:
         if table is None:
             self._check_loaded()
             raise NotFound(f"there is no table {name!r}; CreateTable makes it")
+        return table
+
+    def described(self, spec: TableSpec) -> Table:
+        """Returns the table that a caller describes.
+
+        Raises:
+            NotFound: it does not exist.
+            FailedPrecondition: it has another specification.
+        """
+        table = self.get(spec.name)
+        _check_same(table.spec, spec)
         return table
 
     def all(self) -> list[Table]:
@@ -92,6 +101,12 @@ class Tables:
 
     def _open(self, spec: TableSpec) -> Table:
         return Table(spec, self._store.open(spec), self._shard)
+
+
+def _check_same(existing: TableSpec, asked: TableSpec) -> None:
+    if existing.without_rate() != asked.without_rate():
+        different = _differences(existing.without_rate(), asked.without_rate())
+        raise FailedPrecondition(f"table {asked.name!r} exists with {different}")
 
 
 def _differences(existing: TableSpec, asked: TableSpec) -> str:

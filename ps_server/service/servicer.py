@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from esd.ps_server.core.parts import part_of
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import BlobStore
 from esd.ps_server.core.tables import Tables
+from esd.ps_server.service.changes import ChangesService
 from esd.ps_server.service.exchange import ExchangeService
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.service.store_access import StoreThreads
@@ -70,6 +72,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self._waiting = _WaitingPulls()
         self._exchange = ExchangeService(tables, self._waiting, threads, self._budget, settings)
         self._sums = SumService(tables, shard, settings)
+        self._changes = ChangesService(tables, shard, threads, self._budget, settings)
 
     def refuse_waiting(self, reason: FailedPrecondition) -> None:
         """Ends all waiting pulls with this error, because their rows will not come."""
@@ -129,6 +132,11 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
             response = ps_pb2.ScanResponse()
             encode_rows(block, response.rows)
             yield response
+
+    async def Changes(self, request: ps_pb2.ChangesRequest, context: Context) -> AsyncIterator[ps_pb2.ChangesResponse]:
+        async with aclosing(self._changes.serve(request)) as messages:
+            async for message in messages:
+                yield message
 
     # Dense parameters.
 
@@ -213,7 +221,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
 
         def restore() -> int:
             self._tables.create(spec)
-            return self._tables.get(spec.name).history.restore(request.checkpoint, request.epoch, claimant)
+            return self._tables.get(spec.name).restore(request.checkpoint, request.epoch, claimant)
 
         rows = await self._threads.write(restore)
         now = f"table {spec.name!r} has gone back to checkpoint {request.checkpoint} and is in epoch {request.epoch}"

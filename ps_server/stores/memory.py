@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from esd.native.rows import (
     Applied,
+    ChangedRows,
     ExactPulls,
     FrameTable,
     HeldFrame,
@@ -235,8 +236,9 @@ class MemoryFrames:
             shard.count,
         )
 
-    def apply(self, frame: HeldFrame, waiting: WaitingRows, limit: int) -> Applied:
-        return self._table.apply(frame, self._rows.rows, self._partials.pending, self._rows.kept_now, waiting, limit)
+    def apply(self, frame: HeldFrame, waiting: WaitingRows, limit: int, changed: ChangedRows | None = None) -> Applied:
+        rows = self._rows
+        return self._table.apply(frame, rows.rows, self._partials.pending, rows.kept_now, waiting, limit, changed)
 
     def answer(self, pulls: ExactPulls, sequence: int, limit: int, *, storing: bool) -> bytes | None:
         return self._table.answer(pulls, sequence, self._rows.rows, limit, storing)

@@ -1,14 +1,15 @@
-"""The client of a whole table, for programs that read a model: look-up, scan, dense parameters."""
+"""The client of a whole table, for programs that read a model: look-up, scan, changes, dense parameters."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esd.protos import ps_pb2
 from esd.services.clients.parameter_server import ParameterServerConnection
+from esd.services.domain.changes import ChangedRows
 from esd.services.domain.errors import Internal
 from esd.services.domain.ids import shard_of
 from esd.services.domain.rows import RowBlock
@@ -16,7 +17,9 @@ from esd.services.domain.tables import TableSpec
 from esd.services.runtime.deadline import each_within
 from esd.services.runtime.status import domain_errors
 from esd.services.runtime.tasks import all_of
+from esd.services.wire.changes import decode_changes
 from esd.services.wire.rows import decode_rows, decode_values, encode_lookup, payload_bytes
+from esd.services.wire.tables import encode_table
 
 
 class TableClient:
@@ -88,6 +91,33 @@ class TableClient:
             with domain_errors():
                 async for chunk in each_within(server.stub.Scan(request), server.timeout):
                     yield decode_rows(chunk.rows, self.table)
+
+    async def changes(self, shard: int, position: bytes = b"", *, pause: float = 0.25) -> AsyncGenerator[ChangedRows]:
+        """Yields the rows that change at one server, in rounds, without end.
+
+        Without a position, or if the server does not have the changes since then any more, a round begins anew: it has
+        all stored rows of the server, and any other row has its initial values.
+
+        Args:
+            shard: number of the server.
+            position: of the last round that the caller has.
+            pause: seconds from one round to the next, 0.05 to 10.
+
+        Raises:
+            FailedPrecondition: the table has another specification, or the servers are not those of its shards.
+            DeadlineExceeded: no part of a round has come for the connection's timeout and a pause.
+        """
+        server = self._servers[shard]
+        request = ps_pb2.ChangesRequest(
+            table=encode_table(self.table),
+            shard=shard,
+            shards=len(self._servers),
+            position=position,
+            pause_ms=round(1000 * pause),
+        )
+        with domain_errors():
+            async for message in each_within(server.stub.Changes(request), server.timeout + pause):
+                yield decode_changes(message, self.table)
 
     async def get_dense(self, *, checkpoint: int = 0) -> bytes:
         """Reads the dense parameters from the first server; see DenseParameters.

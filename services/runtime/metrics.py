@@ -454,6 +454,12 @@ STORE_UP = Gauge(
     "UNAVAILABLE and are repeated: start Redis again, or repair the network to it.",
     registry=REGISTRY,
 )
+CHANGE_READERS = Gauge(
+    "esd_change_readers",
+    "Open calls of Changes: served models that follow tables of this server, a call for each table. 0 while a model "
+    "should follow: see esd_model_fresh_connected there.",
+    registry=REGISTRY,
+)
 STORE_CALLS = Gauge(
     "esd_store_calls",
     "Calls that a store thread works on or that wait for one; ESD_PS_MAX_CONCURRENT_RPCS bounds them. Above "
@@ -484,7 +490,7 @@ BY_SERVICE = {
     "worker": (DENSE_BYTES,),
     "ps": (
         TABLE_ROWS, PENDING_GRADIENTS, PENDING_GRADIENT_BYTES, WAITING_PULLS, EXCHANGE_FRAMES, EXCHANGE_BYTES,
-        EXCHANGE_SECONDS, SUM_BYTES, SUM_HELD_BYTES, STORE_UP, STORE_CALLS, STORE_SECONDS,
+        EXCHANGE_SECONDS, SUM_BYTES, SUM_HELD_BYTES, CHANGE_READERS, STORE_UP, STORE_CALLS, STORE_SECONDS,
     ),
     "model": SERVED_MODEL,
 }  # fmt: skip

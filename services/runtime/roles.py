@@ -22,6 +22,7 @@ class Role(StrEnum):
     OBSERVER = "observer"  # reads the state of jobs and servers
     OPERATOR = "operator"  # reads everything, and ends jobs
     SCORER = "scorer"  # asks a served model for scores
+    MODEL = "model"  # is a served model: reads the rows and dense parameters that a job trains
 
 
 ANYBODY = frozenset(Role)  # health calls need no role at all
@@ -33,6 +34,7 @@ _DRIVER = frozenset({Role.DRIVER})
 _OWNERS = frozenset({Role.DRIVER, Role.OPERATOR})
 _PEOPLE = frozenset({Role.DRIVER, Role.OBSERVER, Role.OPERATOR})
 _SCORING = frozenset({Role.SCORER, Role.DRIVER})
+_FOLLOWERS = _OWNERS | {Role.MODEL}
 
 ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
     {
@@ -53,9 +55,10 @@ ROLES_BY_RPC: Mapping[str, frozenset[Role]] = MappingProxyType(
         "/esd.v1.ParameterServer/Lookup": _OWNERS,
         "/esd.v1.ParameterServer/Forget": _WORKER,
         "/esd.v1.ParameterServer/Scan": _OWNERS,
+        "/esd.v1.ParameterServer/Changes": _FOLLOWERS,
         "/esd.v1.ParameterServer/Sum": _WORKER,
         "/esd.v1.ParameterServer/PutDense": _WORKER,
-        "/esd.v1.ParameterServer/GetDense": _OWNERS,
+        "/esd.v1.ParameterServer/GetDense": _FOLLOWERS,
         "/esd.v1.ParameterServer/Cut": _WORKER,
         "/esd.v1.ParameterServer/PutPart": _TRAINING,  # see PARTS_OF_WORKERS
         "/esd.v1.ParameterServer/GetPart": _TRAINING,

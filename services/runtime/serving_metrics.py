@@ -39,4 +39,50 @@ RELOADS = Counter(
     registry=REGISTRY,
 )
 
-SERVED_MODEL = (REQUESTS, REQUEST_SECONDS, SCORED, WAITING, RELOADS)
+FRESH_LAG = Gauge(
+    "esd_model_fresh_lag_seconds",
+    "Time since the first change of a row at a parameter server that is not served yet; 0: all changes are served, or "
+    "no job is followed. Rising: see esd_model_fresh_connected; otherwise the network or a processor is short.",
+    registry=REGISTRY,
+)
+FRESH_CONNECTED = Gauge(
+    "esd_model_fresh_connected",
+    "1 while all tables of a job are followed at all its parameter servers. 0 with ESD_MODEL_FRESH set: a server is "
+    "away or refuses the calls; the log has the reason, and served rows grow old.",
+    registry=REGISTRY,
+)
+FRESH_SECONDS = Histogram(
+    "esd_model_fresh_seconds",
+    "Time from a row's change at a parameter server to its being served, of the oldest row of each round. Rounds come "
+    "every quarter of a second.",
+    buckets=(0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64),
+    registry=REGISTRY,
+)
+FRESH_ROWS = Counter(
+    "esd_model_fresh_rows_total",
+    "Rows that parameter servers have sent to be served, those included that are equal to the folder's.",
+    registry=REGISTRY,
+)
+FRESH_ANEW = Counter(
+    "esd_model_fresh_anew_total",
+    "How often all rows of a table were read at a server. Once each at the start and for a newer folder; rising "
+    "besides: a server was restarted or went back to a checkpoint, or ESD_PS_MAX_CHANGED_BYTES is too small.",
+    registry=REGISTRY,
+)
+FRESH_BYTES = Gauge(
+    "esd_model_fresh_bytes",
+    "Memory of rows that are newer than the folder's. Near ESD_MODEL_FRESH_BYTES the job is followed no more: export "
+    "the model again, or raise the limit.",
+    registry=REGISTRY,
+)
+FRESH_DENSE = Counter(
+    "esd_model_fresh_dense_total",
+    "Newer dense parameters of a job, by result: served, or refused; the log has the reason.",
+    ("result",),
+    registry=REGISTRY,
+)
+
+SERVED_MODEL = (
+    REQUESTS, REQUEST_SECONDS, SCORED, WAITING, RELOADS, FRESH_LAG, FRESH_CONNECTED, FRESH_SECONDS, FRESH_ROWS,
+    FRESH_ANEW, FRESH_BYTES, FRESH_DENSE,
+)  # fmt: skip
