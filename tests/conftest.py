@@ -102,7 +102,7 @@ def cold_python(monkeypatch):
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory, worker_id):
     """Certificates of one authority: service and redis, whose names say no role, every role, and two workers."""
-    names = "service", "redis", "client", "worker", "dispatcher", "driver", "observer", "operator", "scorer"
+    names = "service", "redis", "client", "worker", "dispatcher", "driver", "observer", "operator", "scorer", "model"
     return certificates_of_all(tmp_path_factory, worker_id, "certificates", *names, "edge-1,worker", "edge-2,worker")
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from esd.model.embeddings import Inputs
 from esd.model.onnx_parameters import Parameters, with_parameters
-from esd.services.domain.errors import EsdError, FailedPrecondition
+from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.extras import is_missing
 from esd.services.wire.trained_models import ONNX, PARAMETERS, SCORES
@@ -42,14 +42,12 @@ class OnnxNetwork:
     def __init__(self, path: Path, threads: int | None = None, parameters: Parameters | None = None) -> None:
         if find_spec("onnxruntime") is None:
             raise FailedPrecondition(is_missing(f"scoring by {path.name}", "onnxruntime", "predict"))
+        model = str(path) if parameters is None else with_parameters(path, parameters)
         runtime: Any = import_module("onnxruntime")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads or 0
         try:
-            model = str(path) if parameters is None else with_parameters(path, parameters)
             self._session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        except EsdError:
-            raise
         except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no common class
             raise FailedPrecondition(f"onnxruntime cannot run {path}: {error}") from None
         self._inputs = [each.name for each in self._session.get_inputs()]

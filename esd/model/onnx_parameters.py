@@ -66,13 +66,10 @@ def _message(name: str) -> Any:
     for message, fields in _FIELDS.items():
         described = file.message_type.add(name=message)
         for field, number, kind, several, of in fields:
-            described.field.add(
-                name=field,
-                number=number,
-                type=kind,
-                label=_FIELD.LABEL_REPEATED if several else _FIELD.LABEL_OPTIONAL,
-                type_name=f".onnx.{of}" if of else "",
-            )
+            added = described.field.add(name=field, number=number, type=kind)
+            added.label = _FIELD.LABEL_REPEATED if several else _FIELD.LABEL_OPTIONAL
+            if of:
+                added.type_name = f".onnx.{of}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"onnx.{name}"))

@@ -80,6 +80,8 @@ MET = {
     "max_dense_bytes": "test_the_limit_that_a_message_names_is_the_one_that_works",
     "max_waiting_bytes": "test_pulls_beyond_the_budget_come_again",
     "max_sum_bytes": "test_memory_is_bounded_and_the_sum_is_complete_nevertheless",
+    "max_changed_bytes": "test_a_reader_that_was_away_for_too_many_changes_begins_anew",
+    "fresh_bytes": "test_rows_beyond_the_limit_end_the_following_by_name",
     "max_tables": "test_the_number_of_tables_has_a_limit",
     "exchange_frames": "test_frames_beyond_the_credit_are_refused_one_by_one",
     "exchange_bytes": "test_bytes_have_a_credit_too_and_more_than_all_of_it_is_sent_alone",
