@@ -248,6 +248,27 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel("Time of a request, 99th percentile", "s", [(_p99("esd_model_request_seconds", "way"), "{{way}}")]),
         Panel("Requests that wait for scores", "bytes", [("esd_model_waiting_bytes", "waiting")]),
         Panel("Newer folders per second", "ops", [(_rate("esd_model_reloads_total", "result"), "{{result}}")]),
+        Panel(
+            "Lag behind the job that trains",
+            "s",
+            [("esd_model_fresh_lag_seconds", "{{instance}}"), ("esd_model_fresh_connected", "{{instance}} follows: 1")],
+        ),
+        Panel(
+            "Newer rows per second",
+            "ops",
+            [
+                (_rate("esd_model_fresh_rows_total"), "rows"),
+                (_rate("esd_model_fresh_dense_total"), "dense parameters"),
+                (_rate("esd_model_fresh_anew_total"), "all rows of a table at a server"),
+            ],
+        ),
+        Panel(
+            "Time from a row's change to its being served, 99th percentile",
+            "s",
+            [(_p99("esd_model_fresh_seconds", "instance"), "{{instance}}")],
+        ),
+        Panel("Readers of changed rows", "none", [("esd_change_readers", "{{instance}}")]),
+        Panel("Memory of newer rows", "bytes", [("esd_model_fresh_bytes", "{{instance}}")]),
     ),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Rows that are newer than those of a model's folder, in memory, over the folder's."""
+"""Newer rows of a model, in memory, over the rows of its folder."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class FreshRows:
         self._anew.pop(shard, None)
 
     def complete(self, shard: int) -> None:
-        """All rows have come, if they began to: those of the folder that are not among them are initial again."""
+        """All rows have come, if they began to: any other row of the folder has its initial values again."""
         anew = self._anew.get(shard)
         if anew is None:
             return

@@ -41,7 +41,7 @@ class TrainedTable:
         ids: uint64 [R], ascending.
         rows: float32 [R, D].
         versions: int64 [R], how often each row was trained in its present life.
-        fresh: newer rows, over those of the folder; None: there are none.
+        fresh: newer rows, over the folder's; None: there are none.
 
     Raises:
         InvalidArgument: a file is missing, damaged or of another table.

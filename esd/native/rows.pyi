@@ -109,7 +109,7 @@ class ChangedRows:
         """Returns a number for a reader that is about to read all rows."""
 
     def read(self, after: int) -> tuple[int, float, Ids] | None:
-        """Returns what has changed after a generation; None if some of it was dropped: the reader begins anew.
+        """Returns the ids after a generation; None if some of them were dropped: the reader begins anew.
 
         Args:
             after: the number of the last generation that the reader has.

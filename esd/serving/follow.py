@@ -64,9 +64,9 @@ class _Part:
 class Follower:
     """Keeps a served model at the rows and dense parameters of a job.
 
-    Each newer row takes the place of the folder's. The dense parameters are those of the job's newest checkpoint, and
-    at its end the final ones. With a newer folder all rows are read again, since those are kept that differ from its
-    own.
+    Each newer row takes the place of the folder's. The dense parameters come from the job's newest checkpoint, and at
+    its end they are the final ones. With a newer folder all rows are read again, since only rows that differ from its
+    own are kept.
 
     Args:
         folder: of the model.
@@ -160,7 +160,7 @@ class Follower:
             await asyncio.sleep(pause)
 
     async def _apply(self, part: _Part, rows: ChangedRows, parts: Sequence[_Part]) -> None:
-        """Serves the rows of a message, and at the end of a round what belongs to it."""
+        """Serves the rows of a message, and at the end of a round the dense parameters."""
         if part.begun is None:
             part.begun = time.monotonic()
         if rows.anew:
@@ -202,10 +202,9 @@ class Follower:
         except AWAY:
             raise
         except EsdError as error:
-            metrics.FRESH_DENSE.labels("refused").inc()
             _log.warning("the dense parameters of checkpoint %d are not served: %s", end.checkpoint, error)
         else:
-            metrics.FRESH_DENSE.labels("served").inc()
+            metrics.FRESH_DENSE.inc()
             if self._folder.current is self._served:
                 self._served = self._folder.current = replace(self._served, model=model)
         self._dense = newest

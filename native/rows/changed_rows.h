@@ -133,9 +133,9 @@ class ChangedRows {
 
   mutable std::mutex readers_mutex_;  // taken before the other one
   std::deque<Generation> generations_;
-  std::size_t kept_ = 0;      // number of their ids
-  std::uint64_t last_ = 0;    // the last number
-  std::uint64_t floor_ = 0;   // the least number of which all later generations are kept
+  std::size_t kept_ = 0;     // number of their ids
+  std::uint64_t last_ = 0;   // the last number
+  std::uint64_t floor_ = 0;  // the least number of which all later generations are kept
 };
 
 }  // namespace esd::rows

@@ -197,7 +197,7 @@ class Table:
         return removed
 
     def restore(self, checkpoint: int, epoch: int, claimant: bytes) -> int:
-        """Puts the rows back to a checkpoint (`CheckpointHistory.restore`); whoever follows the table begins anew."""
+        """Puts the rows back to a checkpoint (`CheckpointHistory.restore`); its readers begin anew."""
         try:
             return self.history.restore(checkpoint, epoch, claimant)
         finally:

@@ -1,4 +1,4 @@
-"""What a reader of a table's changed rows gets: rows, and the ends of rounds."""
+"""The changed rows of a table as their readers get them: rows, and the ends of rounds."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ FRESH_SECONDS = Histogram(
 )
 FRESH_ROWS = Counter(
     "esd_model_fresh_rows_total",
-    "Rows that parameter servers have sent to be served, those included that are equal to the folder's.",
+    "Rows that parameter servers have sent to be served, also if they are equal to the folder's. Flat while the job "
+    "trains: its workers own what they train, and push it at checkpoints; see --checkpoint-every and --sync.",
     registry=REGISTRY,
 )
 FRESH_ANEW = Counter(
@@ -77,8 +78,8 @@ FRESH_BYTES = Gauge(
 )
 FRESH_DENSE = Counter(
     "esd_model_fresh_dense_total",
-    "Newer dense parameters of a job, by result: served, or refused; the log has the reason.",
-    ("result",),
+    "How often newer dense parameters of a job took the place of those before. Flat while the job takes checkpoints: "
+    "the folder's graph does not take them; the log has the reason.",
     registry=REGISTRY,
 )
 

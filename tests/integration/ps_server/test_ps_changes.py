@@ -20,6 +20,7 @@ from esd.services.domain.errors import FailedPrecondition, InvalidArgument, NotF
 from esd.services.domain.ids import shard_of
 from esd.services.domain.parcels import Parcel
 from esd.services.domain.rows import RowBlock
+from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.settings import ClientSettings
 from tests.support.certificates import Certificates
@@ -81,7 +82,8 @@ async def test_a_reader_gets_all_rows_and_then_what_changes_once_a_round(start: 
         await push(client, [4], 1, 4.0)
         end = await mirror.until(changes, id2=5.0, id4=4.0)
         assert mirror.rows == {1: 1.0, 2: 5.0, 3: 1.0, 4: 4.0}
-        assert mirror.sent <= 3 + 5 and 0 < end.age < 60
+        assert mirror.sent <= 3 + 5
+        assert 0 < end.age < 60
         await client.forget(np.array([1], np.uint64), 2**30)
         initial = (await client.look_up(np.array([1], np.uint64)))[1][0, 0]
         await mirror.until(changes, id1=float(initial))
@@ -112,7 +114,8 @@ async def test_a_reader_that_was_away_for_too_many_changes_begins_anew(start: St
         await push(client, list(range(first, first + 1000)), 1, 1.0)
     async with aclosing(client.changes(0, position, pause=PAUSE)) as changes:
         await mirror.round(changes)
-        assert mirror.anew == 2 and len(mirror.rows) == 12_000
+        assert mirror.anew == 2
+        assert len(mirror.rows) == 12_000
         await push(client, [3], 2, 2.0)
         await mirror.until(changes, id3=2.0)
     assert mirror.anew == 2
@@ -152,16 +155,10 @@ async def test_the_end_of_a_round_tells_of_the_end_of_the_job(start: Start) -> N
         end = await mirror.round(changes)
         assert (end.checkpoint, end.finished) == (0, False)
         await push(client, [1], 1, 1.0)
-        await client.cut(4, 0, workers_of(0), epoch=0, last=True)
+        await client.cut(4, 0, WorkerSet.of([0]), epoch=0, last=True)
         while not end.finished:
             end = await mirror.round(changes)
     assert mirror.rows == {1: 1.0}, "with the news come all rows"
-
-
-def workers_of(*slots: int) -> Any:
-    from esd.services.domain.worker_set import WorkerSet
-
-    return WorkerSet.of(slots)
 
 
 async def test_each_server_tells_of_its_own_rows(start: Start) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import urllib.request
-from contextlib import asynccontextmanager
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,7 +51,7 @@ class Served:
     async def until_scores_are(self, expected: np.ndarray) -> None:
         """Waits until the scores are these, bit for bit."""
         async with asyncio.timeout(100):
-            while not np.array_equal(await self.scores(), expected):
+            while not np.array_equal(await self.scores(), expected):  # noqa: ASYNC110 - scores are asked for
                 await asyncio.sleep(0.02)
 
     async def metric(self, name: str) -> float:
@@ -67,7 +67,7 @@ class Served:
     async def until(self, name: str, value: float) -> None:
         """Waits until a metric has this value."""
         async with asyncio.timeout(100):
-            while await self.metric(name) != value:
+            while await self.metric(name) != value:  # noqa: ASYNC110 - metrics tell of nothing
                 await asyncio.sleep(0.05)
 
 
@@ -91,8 +91,12 @@ def some_samples() -> SampleBatch:
 async def test_at_the_end_of_a_job_the_served_scores_are_those_of_its_model(tmp_path: Path) -> None:
     batch = some_samples()
     async with LocalServices(
-        shards=2, worker_links=OPTIONS.bandwidths(), cache_rows=[4000] * 2, logs=tmp_path, checkpoint_dir=tmp_path / "kept"
-    ) as cluster:  # fmt: skip
+        shards=2,
+        worker_links=OPTIONS.bandwidths(),
+        cache_rows=[4000] * 2,
+        logs=tmp_path,
+        checkpoint_dir=tmp_path / "kept",
+    ) as cluster:
         servers = ",".join(server.address for server in cluster.parameter_servers)
         where = {"dispatcher": cluster.dispatcher.address, "parameter_servers": servers}
         await train_attached(OPTIONS, table="mine", out=tmp_path / "first", **where)

@@ -1,4 +1,4 @@
-"""The notes of changed rows: which ids a reader gets, what is dropped, and that nothing is noted without a reader."""
+"""The notes of changed rows: ids for readers, bounds, losses, and no notes without a reader."""
 
 from __future__ import annotations
 
@@ -40,12 +40,15 @@ def test_a_reader_gets_each_id_once_and_goes_on_from_there() -> None:
 def test_the_age_is_that_of_the_first_change_and_0_without_any() -> None:
     changed = ChangedRows(ENOUGH)
     before = changed.read(0)
-    assert before is not None and before[1] == 0
+    assert before is not None
+    assert before[1] == 0
     changed.add(ids_of(1))
     first = changed.read(0)
     changed.add(ids_of(2))
     second = changed.read(0)
-    assert first is not None and second is not None and second[1] > first[1] > 0
+    assert first is not None
+    assert second is not None
+    assert second[1] > first[1] > 0
 
 
 def test_a_reader_that_comes_too_late_or_from_elsewhere_begins_anew() -> None:
@@ -71,7 +74,8 @@ def test_more_ids_than_may_gather_are_dropped_for_every_reader() -> None:
     again = changed.begin()
     changed.add(ids_of(5))
     answer = read(changed, again)
-    assert answer is not None and 5 in answer[1]
+    assert answer is not None
+    assert 5 in answer[1]
 
 
 def test_readers_begin_anew_after_a_loss() -> None:
@@ -95,7 +99,8 @@ def frame(**parts: object) -> HeldFrame:
 def at_once(table: Table, frames: Iterable[HeldFrame]) -> None:
     for each in frames:
         applied = table.apply_at_once(each, WaitingRows(), 100)
-        assert applied is not None and applied.good
+        assert applied is not None
+        assert applied.good
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -139,4 +144,5 @@ def test_without_a_reader_nothing_is_noted() -> None:
     noted, table.changed = table.changed, None
     table.push_rows(rows_at([1, 3], 2))
     at_once(table, [frame(rows=rows_at([2], 3))])
-    assert read(noted, 0) == (0, []) and noted.memory_bytes == empty
+    assert read(noted, 0) == (0, [])
+    assert noted.memory_bytes == empty
