@@ -3,7 +3,7 @@
 Trains `wdl` on flights for a few iterations and serves its model; then trains on for 500 iterations while the served
 model follows, asked for the scores of single samples all the time. Gives the time from a row's change at a parameter
 server to its being served, as upper bounds of the shares of rounds; and whether, after the end of the job, the served
-scores are those of its exported model, bit for bit.
+scores equal the scores of its exported model, bit for bit.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _JOB = JobSpec(
     parameter_servers=("127.0.0.1:1",),
 )
 _LEASES = ("lease-of-first--", "lease-of-second-")
-_WAITING = {"Exchange", "Sum", "Attend", "WatchPlans", "GetGroupKey", "Submit", "Deliver"}
+_WAITING = {"Exchange", "Sum", "Changes", "Attend", "WatchPlans", "GetGroupKey", "Submit", "Deliver"}
 _ASKING = {"CreateJob", "Meet"}
 
 
@@ -122,6 +122,7 @@ def parameter_server(name: str, address: str, channel: grpc.aio.Channel) -> Targ
         "Lookup": [ps_pb2.LookupRequest(table=TABLE.name, ids=ids)],
         "Forget": [ps_pb2.ForgetRequest(table=TABLE.name, ids=ids, below=2**30)],
         "Scan": [ps_pb2.ScanRequest(table=TABLE.name)],
+        "Changes": [ps_pb2.ChangesRequest(table=encode_table(TABLE), shards=1, pause_ms=50)],
         "PutDense": [ps_pb2.PutDenseRequest(table=TABLE.name, data=b"dense", last=True)],
         "GetDense": [ps_pb2.GetDenseRequest(table=TABLE.name)],
         "Cut": [ps_pb2.CutRequest(table=TABLE.name, checkpoint=1, worker=0, contributors=1)],

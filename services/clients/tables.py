@@ -104,7 +104,7 @@ class TableClient:
             pause: seconds from one round to the next, 0.05 to 10.
 
         Raises:
-            FailedPrecondition: the table has another specification, or the servers are not those of its shards.
+            FailedPrecondition: the table has another specification, or the server is of another shard.
             DeadlineExceeded: no part of a round has come for the connection's timeout and a pause.
         """
         server = self._servers[shard]
