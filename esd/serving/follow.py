@@ -146,7 +146,7 @@ class Follower:
                         await self._apply(part, rows, parts)
                         backoff.reset()
                         part.told = ""
-                pause = 0.0  # a server that stops has ended the call
+                pause = PAUSE_SECONDS  # a server that stops has ended the call
             except _NoRoom:
                 raise
             except EsdError as error:

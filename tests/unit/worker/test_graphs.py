@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 
 import esd
 from esd.model.network import OnnxNetwork, TorchNetwork
+from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.losses import Loss
 from esd.services.domain.tables import OptimizerSpec, TableSpec
@@ -63,6 +64,27 @@ def test_an_exported_model_computes_the_same_scores(make_job, tmp_path, name):
         given = {name: value.numpy() for name, value in zip(names, inputs, strict=True)}
         np.testing.assert_allclose(OnnxNetwork(tmp_path / "model.onnx")(given), expected.numpy(), rtol=0, atol=1e-5)
         np.testing.assert_array_equal(TorchNetwork(tmp_path, job)(given), expected.numpy())
+    _check_other_parameters(job, model, tmp_path, given, inputs)
+
+
+def _check_other_parameters(job, model, folder, given, inputs):
+    """The files of a folder compute with other parameters in place of their own, as a model does that has these."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) / 4)
+    part = dense_part(job, model.state_dict())
+    with torch.no_grad():
+        expected = part(*inputs).numpy()
+    others = {name: values.numpy() for name, values in model.state_dict().items()}
+    scores = OnnxNetwork(folder / "model.onnx", parameters=others)(given)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-5)
+    assert np.abs(OnnxNetwork(folder / "model.onnx")(given) - expected).max() > 1e-3, "they are other ones"
+    np.testing.assert_array_equal(TorchNetwork(folder, job, others)(given), expected)
+    with pytest.raises(FailedPrecondition, match="has no parameter 'another' of float32"):
+        OnnxNetwork(folder / "model.onnx", parameters=others | {"another": np.zeros(3, np.float32)})
+    name = next(iter(others))
+    with pytest.raises(FailedPrecondition, match=f"has no parameter '{name}'"):
+        OnnxNetwork(folder / "model.onnx", parameters=others | {name: others[name][None]})
 
 
 class ByRank(esd.Model):
