@@ -59,8 +59,8 @@ class ModelSettings(ServerSettings, env_prefix="ESD_MODEL_"):
     fresh_bytes: Size = Field(
         2 * 2**30,
         ge=2**20,
-        description="memory of newer rows, a row as many bytes as it has on disk and 30 more; where they need more, "
-        "the job is followed no more. While all rows are read again, both those before and the new ones count",
+        description="memory of newer rows, their values and about 30 bytes each; where they need more, the job is "
+        "followed no more",
     )
     reload_seconds: float = Field(
         2.0, gt=0, le=86_400, description="pause between two looks at whether the folder is another one"

@@ -69,17 +69,15 @@ class ChangesService:
         tables: of the server.
         shard: its share of their ids.
         threads: that read rows.
-        budget: of the memory of calls.
         settings: of the server.
     """
 
-    def __init__(
-        self, tables: Tables, shard: Shard, threads: StoreThreads, budget: ByteBudget, settings: ParameterServerSettings
-    ) -> None:
+    def __init__(self, tables: Tables, shard: Shard, threads: StoreThreads, settings: ParameterServerSettings) -> None:
         self._tables = tables
         self._shard = shard
         self._threads = threads
-        self._budget = budget
+        # Of the rounds that are sent: a reader that does not read takes none of the memory that pulls wait in.
+        self._budget = ByteBudget(settings.max_changed_bytes, settings.variable("max_changed_bytes"))
         self._settings = settings
         self._followed: dict[str, _Followed] = {}
 

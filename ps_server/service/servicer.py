@@ -72,7 +72,7 @@ class ParameterServer(ps_pb2_grpc.ParameterServerServicer):
         self._waiting = _WaitingPulls()
         self._exchange = ExchangeService(tables, self._waiting, threads, self._budget, settings)
         self._sums = SumService(tables, shard, settings)
-        self._changes = ChangesService(tables, shard, threads, self._budget, settings)
+        self._changes = ChangesService(tables, shard, threads, settings)
 
     def refuse_waiting(self, reason: FailedPrecondition) -> None:
         """Ends all waiting pulls with this error, because their rows will not come."""

@@ -69,9 +69,8 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
     max_changed_bytes: Size = Field(
         64 * 2**20,
         ge=2**16,
-        description="memory for the ids of changed rows of a table that served models follow, 8 to 14 bytes each, "
-        "twice: those that gather, and those that some reader lacks; a reader for which they are too few reads "
-        "all rows again",
+        description="memory for the ids of changed rows of a table that served models follow, 8 to 14 bytes each; a "
+        "reader that comes too late for them reads all rows again",
     )
     exchange_frames: int = Field(
         64, ge=2, le=65536, description="frames of one exchange that may be unanswered; more are refused one by one"
