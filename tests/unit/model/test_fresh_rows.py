@@ -1,4 +1,4 @@
-"""Newer rows over those of a folder: which rows count, while all of them come and afterwards."""
+"""Newer rows over the rows of a folder: which ones count, while all of them come and afterwards."""
 
 from __future__ import annotations
 
