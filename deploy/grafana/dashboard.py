@@ -263,9 +263,9 @@ ROWS: dict[str, Sequence[Panel]] = {
             ],
         ),
         Panel(
-            "Time from a row's change to its being served, 99th percentile",
-            "s",
-            [(_p99("esd_model_fresh_seconds", "instance"), "{{instance}}")],
+            "Rounds of newer rows per second, by the time within which they are served",
+            "ops",
+            [(_rate("esd_model_fresh_seconds_bucket", "le"), "{{le}} s")],
         ),
         Panel("Readers of changed rows", "none", [("esd_change_readers", "{{instance}}")]),
         Panel("Memory of newer rows", "bytes", [("esd_model_fresh_bytes", "{{instance}}")]),
