@@ -146,9 +146,8 @@ class Table:
         with self.history.writing(epoch):
             self._discard_of_earlier_lives(block.ids, block.versions)
             self._refuse_voiding(block)
-            newer = self._store.rows.write_newer(block)
-            self._note(block.ids[newer])
-        stored = int(newer.sum())
+            stored = int(self._store.rows.write_newer(block).sum())
+            self._note(block.ids)
         return Pushed(stored, len(block) - stored, block.ids, block.versions)
 
     def push_gradients(self, block: GradientBlock, epoch: int = 0) -> Pushed:
@@ -172,8 +171,8 @@ class Table:
             last = block[arrivals == Arrival.COMPLETES]
             if len(last):
                 gradients.complete(self._store, self.spec, last, self.read(last.ids, last.targets - 1).rows)
-                self._note(last.ids)
             made = ~waiting & (self._store.partials.splits(block.ids).targets == 0)
+            self._note(block.ids[made])
         known = int((arrivals == Arrival.REPEATED).sum())
         return Pushed(len(block) - known, known, block.ids[made], block.targets[made])
 
@@ -241,7 +240,10 @@ class Table:
         return block
 
     def _note(self, ids: NDArray[np.uint64]) -> None:
-        """Notes rows after they were written: a reader that has their ids reads their new values."""
+        """Notes rows after they were written: a reader that has their ids reads their new values.
+
+        Rows that a push repeats are noted, too: the first attempt may have failed after the store had written them.
+        """
         changed = self.changed
         if changed is not None:
             changed.add(ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +18,12 @@ from esd.model.trained import load
 from esd.protos import inference_pb2_grpc
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
+from esd.services.clients.rows import RowClient
+from esd.services.domain.features import Feature
+from esd.services.domain.ids import in_table
 from esd.services.domain.parcels import Parcel
 from esd.services.domain.rows import RowBlock
+from esd.services.domain.tables import TableSpec
 from esd.services.runtime import serving_metrics as metrics
 from tests.support.cuttable_proxy import cuttable_proxy
 from tests.support.served_models import IDS, job_of_ids, request_of, served_here, write_model
@@ -57,14 +61,20 @@ class System:
 
 
 @asynccontextmanager
-async def system(folder: Path, *, cut: list[Any] | None = None, **settings: Any) -> AsyncIterator[System]:
-    """Serves a folder that follows a parameter server, through a proxy that is added to `cut` if that is a list."""
+async def system(
+    folder: Path, *, cut: list[Any] | None = None, further: Sequence[TableSpec] = (), **settings: Any
+) -> AsyncIterator[System]:
+    """Serves a folder that follows a parameter server, through a proxy that is added to `cut` if that is a list.
+
+    The server has the table of JOB and further ones.
+    """
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(
             parameter_server(ParameterServerSettings(metrics_port=None, grace_seconds=0))
         )
         client = await stack.enter_async_context(ServerClient(server.address, JOB.table))
-        await client.create_table()
+        for table in (JOB.table, *further):
+            await client.server.create_table(table)
         values = np.zeros((len(IDS), JOB.table.row_width), np.float32)
         values[:, :DIMENSION] = IDS[:, None]
         await client.push(Parcel(RowBlock(IDS, np.ones(len(IDS), np.int64), values)))
@@ -150,6 +160,20 @@ async def test_a_newer_folder_keeps_what_its_own_rows_lack(folder: Path) -> None
         await served.until(3, 4, score=4.5 * DIMENSION + 100)
         await served.push([4], 0.25)
         await served.until(3, 4, score=0.75 * DIMENSION + 100)
+
+
+async def test_each_table_is_followed(folder: Path) -> None:
+    second = replace(JOB.table, name=f"{JOB.table.name}~1")
+    features = (Feature("user"), Feature("item", table=1))
+    write_model(folder, replace(JOB, tables=(JOB.table, second), features=features))
+    item = int(in_table(np.array([5], np.uint64), np.array([1], np.uint64))[0])
+    async with system(folder, further=(second,)) as served:
+        rows = np.full((1, second.row_width), 0.5, np.float32)
+        block = RowBlock(np.array([item], np.uint64), np.ones(1, np.int64), rows)
+        await RowClient([served.server.server], second).push(Parcel(block))
+        await served.push([3], 0.25)
+        await served.until(3, item, score=0.75 * DIMENSION)
+        await until_metric(metrics.FRESH_CONNECTED, 1)
 
 
 async def test_rows_beyond_the_limit_end_the_following_by_name(folder: Path, told: asyncio.Queue[str]) -> None:

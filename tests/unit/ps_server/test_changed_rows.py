@@ -125,6 +125,18 @@ def test_all_ways_to_change_a_row_are_noted_and_nothing_else(native: bool) -> No
     assert read(table.changed, 2) == (3, [1])
 
 
+def test_a_push_that_is_repeated_because_it_failed_half_way_is_noted() -> None:
+    table = make_table()
+    rows, parts = rows_at([1, 2], 1), [gradients_of(worker, [8], 1, 0b11) for worker in (0, 1)]
+    table.push_rows(rows)
+    for part in parts:
+        table.push_gradients(part)
+    table.changed = ChangedRows(ENOUGH)  # as if the rows had been written, and the store had failed before the notes
+    table.push_rows(rows)
+    table.push_gradients(parts[1])
+    assert read(table.changed, 0) == (1, [1, 2, 8])
+
+
 def test_a_restore_has_every_reader_begin_anew() -> None:
     table = make_table()
     table.push_rows(rows_at([1], 1))
