@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from esd.services.domain.dense_sums import Every
+from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.settings import load
 from esd.worker.service.epoch import Training
@@ -120,6 +122,11 @@ class OwnModel:
 
     def of_epoch(self, job: JobSpec, reducer: DenseReducer, device: torch.device) -> DenseParameters:  # noqa: ARG002
         """Returns the model for an epoch: with the values that it had at first."""
+        if isinstance(job.dense_sum, Every):
+            raise InvalidArgument(
+                f"--dense {job.dense_sum} averages the state of the job's own optimizers, and this training loop has "
+                "another: choose all-reduce, server or low-rank:R"
+            )
         self._present.close()
         self._present = self._begin(reducer, gradients_of(job))
         self._present.load(self._initial)

@@ -477,7 +477,7 @@ class Sync(_message.Message):
     def __init__(self, on_demand: _Optional[_Union[Sync.OnDemand, _Mapping]] = ..., full: _Optional[_Union[Sync.Full, _Mapping]] = ..., write_through: _Optional[_Union[Sync.WriteThrough, _Mapping]] = ..., proactive: _Optional[_Union[Sync.Proactive, _Mapping]] = ..., replicated: _Optional[_Union[Sync.Replicated, _Mapping]] = ..., bounded: _Optional[_Union[Sync.Bounded, _Mapping]] = ..., none: _Optional[_Union[Sync.Uncached, _Mapping]] = ...) -> None: ...
 
 class DenseSum(_message.Message):
-    __slots__ = ("all_reduce", "server", "low_rank", "auto")
+    __slots__ = ("all_reduce", "server", "low_rank", "auto", "every")
     class Auto(_message.Message):
         __slots__ = ()
         def __init__(self) -> None: ...
@@ -492,15 +492,22 @@ class DenseSum(_message.Message):
         RANK_FIELD_NUMBER: _ClassVar[int]
         rank: int
         def __init__(self, rank: _Optional[int] = ...) -> None: ...
+    class Every(_message.Message):
+        __slots__ = ("iterations",)
+        ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+        iterations: int
+        def __init__(self, iterations: _Optional[int] = ...) -> None: ...
     ALL_REDUCE_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     LOW_RANK_FIELD_NUMBER: _ClassVar[int]
     AUTO_FIELD_NUMBER: _ClassVar[int]
+    EVERY_FIELD_NUMBER: _ClassVar[int]
     all_reduce: DenseSum.AllReduce
     server: DenseSum.Server
     low_rank: DenseSum.LowRank
     auto: DenseSum.Auto
-    def __init__(self, all_reduce: _Optional[_Union[DenseSum.AllReduce, _Mapping]] = ..., server: _Optional[_Union[DenseSum.Server, _Mapping]] = ..., low_rank: _Optional[_Union[DenseSum.LowRank, _Mapping]] = ..., auto: _Optional[_Union[DenseSum.Auto, _Mapping]] = ...) -> None: ...
+    every: DenseSum.Every
+    def __init__(self, all_reduce: _Optional[_Union[DenseSum.AllReduce, _Mapping]] = ..., server: _Optional[_Union[DenseSum.Server, _Mapping]] = ..., low_rank: _Optional[_Union[DenseSum.LowRank, _Mapping]] = ..., auto: _Optional[_Union[DenseSum.Auto, _Mapping]] = ..., every: _Optional[_Union[DenseSum.Every, _Mapping]] = ...) -> None: ...
 
 class WorkloadLimits(_message.Message):
     __slots__ = ("least", "most")
@@ -693,7 +700,7 @@ class PhaseTimes(_message.Message):
     def __init__(self, plan_wait: _Optional[float] = ..., push: _Optional[float] = ..., pull: _Optional[float] = ..., compute: _Optional[float] = ..., all_reduce: _Optional[float] = ..., update: _Optional[float] = ...) -> None: ...
 
 class IterationReport(_message.Message):
-    __slots__ = ("epoch", "iteration", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth_bytes_per_second", "labels_per_sample", "groups", "label_loss_sums")
+    __slots__ = ("epoch", "iteration", "loss_sum", "score_bins", "labels", "transfers", "phases", "seconds", "measured_bandwidth_bytes_per_second", "labels_per_sample", "groups", "label_loss_sums", "drift")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     LOSS_SUM_FIELD_NUMBER: _ClassVar[int]
@@ -706,6 +713,7 @@ class IterationReport(_message.Message):
     LABELS_PER_SAMPLE_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     LABEL_LOSS_SUMS_FIELD_NUMBER: _ClassVar[int]
+    DRIFT_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     iteration: int
     loss_sum: float
@@ -718,7 +726,8 @@ class IterationReport(_message.Message):
     labels_per_sample: int
     groups: bytes
     label_loss_sums: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ..., labels_per_sample: _Optional[int] = ..., groups: _Optional[bytes] = ..., label_loss_sums: _Optional[_Iterable[float]] = ...) -> None: ...
+    drift: float
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., loss_sum: _Optional[float] = ..., score_bins: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds: _Optional[float] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ..., labels_per_sample: _Optional[int] = ..., groups: _Optional[bytes] = ..., label_loss_sums: _Optional[_Iterable[float]] = ..., drift: _Optional[float] = ...) -> None: ...
 
 class FlushReport(_message.Message):
     __slots__ = ("epoch", "iteration", "transfers", "dense_checksum", "failure", "checkpoint")
@@ -1049,7 +1058,7 @@ class Evaluation(_message.Message):
     def __init__(self, iteration: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., samples: _Optional[str] = ..., ranking: _Optional[_Union[Ranking, _Mapping]] = ...) -> None: ...
 
 class JobState(_message.Message):
-    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "shadows_left_out", "epoch", "resumed_from", "checkpoint", "recoveries", "evaluations", "staleness", "flushed_ahead", "labels", "recent_labels", "standstill", "expired_rows", "admitted_rows", "initial_reads")
+    __slots__ = ("job", "phase", "failure", "samples_submitted", "iterations_planned", "iterations_confirmed", "training_seconds", "workers", "quality", "recent", "cost_seconds", "makespan_seconds", "expected_cost_seconds", "lookups", "hits", "forgotten_rows", "decision_median_seconds", "decision_p99_seconds", "shadow_costs", "shadows_left_out", "epoch", "resumed_from", "checkpoint", "recoveries", "evaluations", "staleness", "flushed_ahead", "labels", "recent_labels", "standstill", "expired_rows", "admitted_rows", "initial_reads", "dense_drift")
     class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PHASE_UNSPECIFIED: _ClassVar[JobState.Phase]
@@ -1099,6 +1108,7 @@ class JobState(_message.Message):
     EXPIRED_ROWS_FIELD_NUMBER: _ClassVar[int]
     ADMITTED_ROWS_FIELD_NUMBER: _ClassVar[int]
     INITIAL_READS_FIELD_NUMBER: _ClassVar[int]
+    DENSE_DRIFT_FIELD_NUMBER: _ClassVar[int]
     job: JobSpec
     phase: JobState.Phase
     failure: str
@@ -1132,7 +1142,8 @@ class JobState(_message.Message):
     expired_rows: int
     admitted_rows: int
     initial_reads: int
-    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., quality: _Optional[_Union[Quality, _Mapping]] = ..., recent: _Optional[_Union[Quality, _Mapping]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., shadows_left_out: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., resumed_from: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ..., evaluations: _Optional[_Iterable[_Union[Evaluation, _Mapping]]] = ..., staleness: _Optional[_Union[Staleness, _Mapping]] = ..., flushed_ahead: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., recent_labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., standstill: _Optional[str] = ..., expired_rows: _Optional[int] = ..., admitted_rows: _Optional[int] = ..., initial_reads: _Optional[int] = ...) -> None: ...
+    dense_drift: float
+    def __init__(self, job: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[_Union[JobState.Phase, str]] = ..., failure: _Optional[str] = ..., samples_submitted: _Optional[int] = ..., iterations_planned: _Optional[int] = ..., iterations_confirmed: _Optional[int] = ..., training_seconds: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., quality: _Optional[_Union[Quality, _Mapping]] = ..., recent: _Optional[_Union[Quality, _Mapping]] = ..., cost_seconds: _Optional[float] = ..., makespan_seconds: _Optional[float] = ..., expected_cost_seconds: _Optional[float] = ..., lookups: _Optional[int] = ..., hits: _Optional[int] = ..., forgotten_rows: _Optional[int] = ..., decision_median_seconds: _Optional[float] = ..., decision_p99_seconds: _Optional[float] = ..., shadow_costs: _Optional[_Iterable[_Union[ShadowCost, _Mapping]]] = ..., shadows_left_out: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., resumed_from: _Optional[int] = ..., checkpoint: _Optional[int] = ..., recoveries: _Optional[_Iterable[_Union[Recovery, _Mapping]]] = ..., evaluations: _Optional[_Iterable[_Union[Evaluation, _Mapping]]] = ..., staleness: _Optional[_Union[Staleness, _Mapping]] = ..., flushed_ahead: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., recent_labels: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., standstill: _Optional[str] = ..., expired_rows: _Optional[int] = ..., admitted_rows: _Optional[int] = ..., initial_reads: _Optional[int] = ..., dense_drift: _Optional[float] = ...) -> None: ...
 
 class Staleness(_message.Message):
     __slots__ = ("reads", "missing_updates", "most_missing")

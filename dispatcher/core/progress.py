@@ -66,6 +66,7 @@ class Progress:
 
     def _begin(self, labels: int) -> None:
         self._labels = [_Label() for _ in range(labels)]
+        self._drifts, self._averages = 0.0, 0  # sum of the largest of each average, and the number of averages
         self._loss_sums: tuple[float, ...] = (0.0,) * (1 + labels)
         self.samples = 0
         self.filled: list[FullWindow] = []
@@ -100,6 +101,9 @@ class Progress:
             np.concatenate([_NO_GROUPS, *(part.groups for part in parts if part.groups is not None)]),
         )
         self.samples += len(iteration.labels)
+        if drift := max(part.drift for part in parts):
+            self._drifts += drift
+            self._averages += 1
         self.filled = []
         for number, label in enumerate(self._labels):
             label.histogram.add(iteration.bins[:, number], iteration.labels[:, number])
@@ -134,6 +138,7 @@ class Progress:
             loss_sum=np.float64(self._loss_sums[0]),
             label_loss_sums=np.array(self._loss_sums[1:]),
             samples=np.int64(self.samples),
+            drifts=np.array([self._drifts, self._averages]),
             recent_bins=_joined([each.bins for each in self._recent], np.uint16),
             recent_labels=_joined([each.labels for each in self._recent], np.uint8),
             recent_sizes=np.array([len(each.labels) for each in self._recent], np.int64),
@@ -163,6 +168,8 @@ class Progress:
                 recent_of_labels = arrays.get("recent_label_losses", recent_losses)
                 self._loss_sums = (*all_losses.tolist(), *of_labels.tolist())
                 self.samples = int(arrays["samples"])
+                drifts, averages = arrays.get("drifts", np.zeros(2)).tolist()  # none before version 0.3
+                self._drifts, self._averages = drifts, int(averages)
                 ends = np.cumsum(arrays["recent_sizes"])[:-1]
                 bins, labels = (np.split(arrays[name], ends) for name in ("recent_bins", "recent_labels"))
                 groups = np.split(arrays["recent_groups"], np.cumsum(arrays["recent_grouped"])[:-1])
@@ -175,6 +182,11 @@ class Progress:
     def loss(self) -> float:
         """Mean logistic loss over all samples; NaN before the first."""
         return mean_loss(self._loss_sums[0], self.samples)
+
+    @property
+    def dense_drift(self) -> float:
+        """Mean over the averages of dense parameters of the largest drift of a worker; 0 before the first."""
+        return self._drifts / self._averages if self._averages else 0.0
 
     @property
     def auc(self) -> float:

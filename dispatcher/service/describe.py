@@ -39,6 +39,7 @@ def job_state(job: Job) -> Callable[[], JobState]:
         expired_rows=totals.expired_rows,
         admitted_rows=totals.admitted_rows,
         initial_reads=totals.initial_reads,
+        dense_drift=totals.progress.dense_drift,
         sync_figures=totals.sync_figures,
         decision_median_seconds=median,
         decision_p99_seconds=p99,

@@ -15,6 +15,7 @@ from esd.dispatcher.service.run.moves import moves_of
 from esd.dispatcher.service.state.plan_history import KeptPlans
 from esd.dispatcher.service.state.totals import Point
 from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.dense_sums import Every
 from esd.services.domain.mechanisms import mechanism_text
 from esd.services.domain.state import JobState, ShadowCost
 from esd.services.domain.sync import Bounded, Staleness
@@ -85,6 +86,7 @@ def _described(state: JobState) -> dict[str, Any]:
         "expired_rows": state.expired_rows if any(state.job.row_ttls) else None,
         "admitted_rows": state.admitted_rows if state.job.admit_afters else None,
         "initial_reads": state.initial_reads if state.job.admit_afters else None,
+        "dense_drift": state.dense_drift if isinstance(state.job.dense_sum, Every) else None,
         "hit_ratio": _ratio(state.hits, state.lookups),
         "decision_median_seconds": state.decision_median_seconds,
         "decision_p99_seconds": state.decision_p99_seconds,

@@ -37,7 +37,8 @@ class LinkBytes:
         self.counted = {(kind, end): np.zeros(job.workers, np.int64) for kind in _KINDS for end in LINK_DIRECTIONS}
         self.makespan_seconds = 0.0
         self._sizes = RowSizes(job.tables, job.features)
-        self._dense = way.sent_bytes(way.dense_floats(dense_shapes), job.workers)
+        floats = way.dense_floats(dense_shapes, job.model.dense_optimizer.moments)
+        self._dense = way.sent_bytes(floats, job.workers)
 
     def add(self, decision: Decision, seconds: NDArray[np.float64], *, counts: bool) -> Feedback:
         """Adds an iteration.

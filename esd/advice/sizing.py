@@ -29,6 +29,7 @@ from esd.services.domain.ids import distinct_values, in_table
 from esd.services.domain.jobs import JobSpec, RowLimitPolicy
 from esd.services.domain.negatives import Negatives
 from esd.services.domain.plans import IterationPlan
+from esd.services.domain.tables import OptimizerSpec
 from esd.services.runtime.extras import require_torch
 
 _MEASURED = (64, 2048)  # samples of the iterations whose memory and time are measured
@@ -210,7 +211,8 @@ def _plans(alone: RunOptions, profile: Profile) -> list[IterationPlan]:
 def dense_seconds(chosen: RunOptions, footprint: Footprint) -> float:
     """Returns the seconds in which the slowest link, or the workers' own network, carries an iteration's dense sum."""
     way = parse_dense_sum(chosen.dense_sum)
-    exchanged = way.sent_bytes(way.dense_floats(footprint.dense_shapes), chosen.workers)
+    floats = way.dense_floats(footprint.dense_shapes, OptimizerSpec(chosen.optimizer).moments)
+    exchanged = way.sent_bytes(floats, chosen.workers)
     return exchanged / _bandwidth_of_sums(chosen)
 
 

@@ -13,7 +13,7 @@ from esd.advice.sizing import Profile, dense_seconds, simulated, size_search
 from esd.advice.steps import StepListener, ignore
 from esd.dispatcher.simulator.sizing.search import Trial
 from esd.run.options import BALANCED, RunOptions
-from esd.services.domain.dense_sums import LowRank, parse_dense_sum
+from esd.services.domain.dense_sums import Every, LowRank, parse_dense_sum
 from esd.services.domain.errors import ResourceExhausted
 from esd.services.domain.footprint import Footprint
 from esd.services.domain.jobs import equal_workloads
@@ -95,7 +95,7 @@ def compare_teams(
         listener: gets a line before each simulation.
     """
     shown = list(dict.fromkeys((chosen.dense_sum, *EXACT, *RANKS)))
-    inexact = isinstance(parse_dense_sum(chosen.dense_sum), LowRank)
+    inexact = isinstance(parse_dense_sum(chosen.dense_sum), Every | LowRank)
     allowed = [chosen.dense_sum] if inexact else [way for way in shown if way not in RANKS]
     everyone = tuple(range(chosen.workers))
     teams = [Team(everyone, chosen, trial, _by_way(chosen, footprint, trial, shown))]

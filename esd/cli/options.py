@@ -206,9 +206,9 @@ DenseSumOption = Annotated[
     typer.Option(
         "--dense",
         help="How dense gradients are summed over the workers: in a ring of the workers (all-reduce), or at the "
-        "parameter server, to which each sends them once "
-        "(server), or sends factors of rank R, which makes another model (low-rank:R). Without it (auto) the links "
-        "decide: slow or unequal ones need server.",
+        "parameter server, to which each sends them once (server), or sends factors of rank R, which makes another "
+        "model (low-rank:R). Or parameters are averaged every H iterations, which makes a model that depends on the "
+        "workers (every:H). Without it (auto) the links decide: slow or unequal ones need server.",
         rich_help_panel=TRAINING,
     ),
 ]

@@ -91,6 +91,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("plans, kB per iteration", lambda r: f"{r['plan_bytes'] / 1e3 / max(1, r['iterations']):,.1f}"),
     *((f"link, {kind}, kB up / down", _on_link(kind)) for kind in LINK_KINDS),
     ("dense gradients are summed by", lambda r: r["dense_sum"]),
+    ("drift of dense parameters, which are not one machine's", lambda r: f"{r['dense_drift']:.2%}"),
     ("round trips of an iteration, at least", lambda r: f"{r['round_trips']:d}"),
     ("worker-to-worker rows", lambda r: f"{sum(r['operations']['peer']):,.0f}"),
     ("forgotten rows", _count("forgotten_rows")),

@@ -23,7 +23,7 @@ Rates = NDArray[np.float32]
 Floats = NDArray[np.float32]
 
 IterationFields = tuple[
-    int, int, float, float, float, tuple[int, ...], tuple[float, ...], tuple[float, ...], int, int, int, int, int
+    int, int, float, float, float, float, tuple[int, ...], tuple[float, ...], tuple[float, ...], int, int, int, int, int
 ]
 
 def pack(values: NDArray[Any]) -> bytes:
@@ -200,6 +200,7 @@ def read_iterations(
     most_seconds: float,
     least_bandwidth: float,
     most_bandwidth: float,
+    most_drift: float,
     most_moved: int,
     most_label: int,
 ) -> list[IterationFields] | None:
@@ -210,11 +211,13 @@ def read_iterations(
         most_seconds: upper bound on the seconds of an iteration, and of a phase of it.
         least_bandwidth: lower bound on a measured bandwidth.
         most_bandwidth: upper bound on a measured bandwidth.
+        most_drift: upper bound on the drift of dense parameters.
         most_moved: upper bound on the rows, and on the bytes, of one kind of transfer.
         most_label: the highest label.
 
     Returns:
-        For each report: iteration, epoch, loss_sum, seconds, measured_bandwidth; transfers, phases and label_loss_sums
-        as tuples; the number of labels of all samples, and of one sample; and the offsets in the message at which
-        score_bins, labels and groups begin, 0 without groups. None for any other message, which protobuf must read.
+        For each report: iteration, epoch, loss_sum, seconds, measured_bandwidth, drift; transfers, phases and
+        label_loss_sums as tuples; the number of labels of all samples, and of one sample; and the offsets in the
+        message at which score_bins, labels and groups begin, 0 without groups. None for any other message, which
+        protobuf must read.
     """

@@ -115,8 +115,9 @@ class RunOptions:
         cache_rows: cache of a worker in rows, instead of `cache_ratio`.
         policy: cache replacement: emark, emark-size, reuse, lru, lfu or static.
         sync: when trained rows are pushed: `on-demand` or another way of `esd.services.domain.sync`.
-        dense_sum: how dense gradients are summed over the workers: `all-reduce`, `server` or `low-rank:R`; `auto`:
-            by the first or the second, as the links of the workers are.
+        dense_sum: how dense gradients are summed over the workers: `all-reduce`, `server` or `low-rank:R`, or
+            `every:H` for averages of dense parameters; `auto`: by the first or the second, as the links of the workers
+            are.
         direct: whether a row that one other worker alone needs goes straight to it.
         optimizer: of the rows and of the dense parameters.
         learning_rate: of the rows, and of the dense parameters unless `dense_learning_rate` is given.

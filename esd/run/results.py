@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from esd.services.domain.dense_sums import AUTO
+from esd.services.domain.dense_sums import AUTO, Every
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS, PHASES
 from esd.services.domain.state import Evaluation, JobState, Quality
@@ -89,6 +89,7 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
         "shadows_left_out": list(state.shadows_left_out),  # their mirrors of the caches would take too much memory
         "makespan_seconds": state.makespan_seconds,
         **_dense_sum(state.job),
+        "dense_drift": state.dense_drift if isinstance(state.job.dense_sum, Every) else None,
         "expected_cost_seconds": state.expected_cost_seconds,
         "hit_ratio": state.hits / state.lookups if state.lookups else 0.0,
         "decision_ms": {

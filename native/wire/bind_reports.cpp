@@ -28,8 +28,8 @@ nb::object tuple_of(const Values& values) {
 }
 
 nb::object read_iterations(const nb::bytes& message, double most_seconds, double least_bandwidth, double most_bandwidth,
-                           std::uint64_t most_moved, std::uint8_t most_label) {
-  const ReportReader reader({most_seconds, least_bandwidth, most_bandwidth, most_moved, most_label});
+                           double most_drift, std::uint64_t most_moved, std::uint8_t most_label) {
+  const ReportReader reader({most_seconds, least_bandwidth, most_bandwidth, most_drift, most_moved, most_label});
   const auto* const data = reinterpret_cast<const std::uint8_t*>(message.c_str());
   std::vector<ReadReport> reports;
   try {
@@ -41,9 +41,9 @@ nb::object read_iterations(const nb::bytes& message, double most_seconds, double
   for (const ReadReport& report : reports) {
     const auto offset = [&](Bytes column) { return column.size == 0 ? 0 : column.data - data; };
     found.append(nb::make_tuple(report.iteration, report.epoch, report.loss_sum, report.seconds, report.bandwidth,
-                                tuple_of(report.transfers), tuple_of(report.phases), tuple_of(report.label_loss_sums),
-                                report.labels.size, report.labels_per_sample, offset(report.bins),
-                                offset(report.labels), offset(report.groups)));
+                                report.drift, tuple_of(report.transfers), tuple_of(report.phases),
+                                tuple_of(report.label_loss_sums), report.labels.size, report.labels_per_sample,
+                                offset(report.bins), offset(report.labels), offset(report.groups)));
   }
   return found;
 }
@@ -52,7 +52,7 @@ nb::object read_iterations(const nb::bytes& message, double most_seconds, double
 
 void bind_reports(nb::module_& m) {
   m.def("read_iterations", &read_iterations, "message"_a, "most_seconds"_a, "least_bandwidth"_a, "most_bandwidth"_a,
-        "most_moved"_a, "most_label"_a);
+        "most_drift"_a, "most_moved"_a, "most_label"_a);
 }
 
 }  // namespace esd::wire

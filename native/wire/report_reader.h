@@ -18,7 +18,7 @@ namespace esd::wire {
 
 // The bounds on one iteration's figures (services/domain/reports.py).
 struct ReportLimits {
-  double most_seconds, least_bandwidth, most_bandwidth;
+  double most_seconds, least_bandwidth, most_bandwidth, most_drift;
   std::uint64_t most_moved;
   std::uint8_t most_label;
 };
@@ -28,7 +28,7 @@ using Transfers = std::array<std::uint64_t, 21>;  // the fields of a TransferCou
 // The fields of an IterationReport. Columns lie in the message.
 struct ReadReport {
   std::uint64_t epoch = 0, iteration = 0, labels_per_sample = 1;
-  double loss_sum = 0, seconds = 0, bandwidth = 0;
+  double loss_sum = 0, seconds = 0, bandwidth = 0, drift = 0;
   Bytes bins, labels, groups;
   Transfers transfers{};
   std::array<double, 6> phases{};
@@ -55,7 +55,7 @@ class ReportReader {
 
  private:
   ReadReport read_report(Bytes message) const {
-    const Fields<13> fields(message);
+    const Fields<14> fields(message);
     ReadReport report;
     report.epoch = fields.varint(1);
     report.iteration = fields.varint(2);
@@ -69,6 +69,7 @@ class ReportReader {
     if (fields.has(10)) report.labels_per_sample = fields.varint(10);
     report.groups = fields.bytes(11);
     report.label_loss_sums = read_doubles(fields.bytes(12));
+    report.drift = fields.float64(13);
     check(report);
     return report;
   }
@@ -84,6 +85,7 @@ class ReportReader {
     expect(finite);
     expect(report.bandwidth == 0 ||
            (limits_.least_bandwidth <= report.bandwidth && report.bandwidth <= limits_.most_bandwidth));
+    expect(0 <= report.drift && report.drift <= limits_.most_drift);
   }
 
   Transfers read_transfers(Bytes message) const {

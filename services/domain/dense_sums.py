@@ -10,6 +10,7 @@ from typing import ClassVar
 from esd.services.domain.errors import InvalidArgument
 
 MAX_RANK = 1024
+MAX_INTERVAL = 65536  # iterations
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,13 @@ class DenseSum:
         """Returns how many round trips an iteration takes at least: one for its rows, which share it with the sum."""
         return max(1, self.round_trips(workers))
 
-    def dense_floats(self, shapes: Iterable[tuple[int, ...]]) -> int:
-        """Returns how many float32 values are summed for dense parameters of these shapes."""
+    def dense_floats(self, shapes: Iterable[tuple[int, ...]], moments: int) -> int:  # noqa: ARG002 - few ways need it
+        """Returns how many float32 values an iteration sums for dense parameters, on average.
+
+        Args:
+            shapes: of the parameters.
+            moments: how many values the optimizer keeps for each value of a parameter.
+        """
         return sum(map(math.prod, shapes))
 
     def __str__(self) -> str:
@@ -103,13 +109,47 @@ class LowRank(ServerSum):
         """Returns 2: the second factors are made of the sums of the first; 0 for a single worker."""
         return 2 * int(workers > 1)
 
-    def dense_floats(self, shapes: Iterable[tuple[int, ...]]) -> int:
+    def dense_floats(self, shapes: Iterable[tuple[int, ...]], moments: int) -> int:  # noqa: ARG002 - as above
         """Returns the values of all factors, and of the parameters without."""
         return sum(self.rank * sum(shape) if self.factors(shape) else math.prod(shape) for shape in shapes)
 
     def factors(self, shape: tuple[int, ...]) -> bool:
         """Returns whether a parameter of a shape is summed by factors."""
         return len(shape) == 2 and min(shape) > 2 * self.rank
+
+
+@dataclass(frozen=True, slots=True)
+class Every(ServerSum):
+    """Averages parameters at the parameter servers, every so many iterations, in place of a sum of their gradients.
+
+    Each worker takes steps of its own in between, so the trained model depends on the cluster. Gradients of replicated
+    rows, and changes of buffers, are summed in each iteration.
+
+    Attributes:
+        iterations: H, 1..65536. After each iteration whose number, counted from 1, is a multiple of H, and before each
+            checkpoint, the parameters of all workers become their average.
+    """
+
+    name: ClassVar[str] = "every"
+    iterations: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.iterations <= MAX_INTERVAL:
+            raise InvalidArgument(
+                f"averages are made every {self.iterations} iterations, it must be 1..{MAX_INTERVAL} (--dense every:H)"
+            )
+
+    def due(self, iteration: int) -> bool:
+        """Returns whether parameters are averaged after an iteration, counted from 0."""
+        return (iteration + 1) % self.iterations == 0
+
+    def dense_floats(self, shapes: Iterable[tuple[int, ...]], moments: int) -> int:
+        """Returns one value, the barrier of each iteration, and the share of an average.
+
+        An average has the parameters, the moments of their optimizer, and the number of samples.
+        """
+        averaged = (1 + moments) * sum(map(math.prod, shapes)) + 1
+        return 1 + math.ceil(averaged / self.iterations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +165,7 @@ class Auto(DenseSum):
 AUTO = Auto()
 ALL_REDUCE = AllReduce()
 
-DENSE_SUMS: dict[str, type[DenseSum]] = {way.name: way for way in (Auto, AllReduce, ServerSum, LowRank)}
+DENSE_SUMS: dict[str, type[DenseSum]] = {way.name: way for way in (Auto, AllReduce, ServerSum, LowRank, Every)}
 
 
 def parse_dense_sum(text: str) -> DenseSum:

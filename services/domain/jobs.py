@@ -89,8 +89,8 @@ class DispatchOptions:
     """The workers, the dispatch of samples to them, and the distance of checkpoints.
 
     The trained model depends on none of these options but by the order of float sums, on `sync` where that is not
-    exact, and on `dense_sum` where that is of low rank, so a job that goes on from a checkpoint may choose all of them
-    anew.
+    exact, and on `dense_sum` where that is of low rank or averages parameters, so a job that goes on from a checkpoint
+    may choose all of them anew. Where parameters are averaged, it depends on every one of them.
 
     Attributes:
         workers: n, 1..128.

@@ -23,6 +23,7 @@ _LONGEST_NAME = 256
 MOST_SECONDS = 1e9
 LEAST_BANDWIDTH, MOST_BANDWIDTH = 1e-3, 1e15  # bytes per second
 MOST_MOVED = 1 << 48  # rows, or bytes
+MOST_DRIFT = 1e9
 
 # The kinds of bytes on a link: rows and requests for them; partial gradients of rows; sums over the workers, of dense
 # gradients, of buffers and of gradients of replicated rows; plans with their samples, and reports; checkpoints of dense
@@ -192,6 +193,8 @@ class IterationReport:
         measured_bandwidth: bytes per second measured on the link; 0 if there was too little traffic for a measurement.
         groups: uint64 [m], the group of each sample; None: unknown.
         label_loss_sums: with several labels, the sum of the losses of each, L of them; with one label empty.
+        drift: the distance of the dense parameters from their average after the iteration, divided by the norm of the
+            average (`--dense every:H`); 0 without an average.
 
     Example:
         A worker that predicts one half for each of two samples, of which the first one has the label 1:
@@ -216,6 +219,7 @@ class IterationReport:
     measured_bandwidth: float = 0.0
     groups: NDArray[np.uint64] | None = None
     label_loss_sums: tuple[float, ...] = ()
+    drift: float = 0.0
 
     def __post_init__(self) -> None:
         labels = self.labels.shape[1] if self.labels.ndim > 1 else 1
@@ -234,6 +238,7 @@ class IterationReport:
         for name, value, most in (
             ("seconds", self.seconds, MOST_SECONDS),
             ("measured_bandwidth", self.measured_bandwidth, MOST_BANDWIDTH),
+            ("drift", self.drift, MOST_DRIFT),
             *zip(PHASES, self.phases, repeat(MOST_SECONDS)),
         ):
             if not 0 <= value <= most:

@@ -227,6 +227,7 @@ class JobState:
         expired_rows: number of rows that the plans have removed because their time to live was over.
         admitted_rows: number of ids that the plans have admitted to the tables (`JobSpec.admit_afters`).
         initial_reads: number of initial rows that iterations have read of ids that were not admitted then, once each.
+        dense_drift: mean over averages of dense parameters of the largest `IterationReport.drift`; 0 before the first.
         evaluations: the latest ones that its drivers have recorded, by iteration, at most KEPT_EVALUATIONS.
         sync_figures: the figures of the way to synchronise, of these plans.
         labels: as `quality`, label by label, in the job's order.
@@ -267,6 +268,7 @@ class JobState:
     expired_rows: int = 0
     admitted_rows: int = 0
     initial_reads: int = 0
+    dense_drift: float = 0.0
     evaluations: tuple[Evaluation, ...] = ()
     sync_figures: Figures = NO_FIGURES
     labels: tuple[Quality, ...] = ()

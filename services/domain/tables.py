@@ -69,6 +69,11 @@ class OptimizerSpec:
         if not (math.isfinite(self.max_norm) and self.max_norm >= 0):
             raise InvalidArgument(f"max_norm is {self.max_norm}, it must be finite and not negative")
 
+    @property
+    def moments(self) -> int:
+        """How many values an optimizer of dense parameters keeps for each of their values."""
+        return self.state_width(1)
+
     def state_width(self, dimension: int) -> int:
         """Returns the floats of optimizer state that are stored with a row of `dimension` values."""
         match self.kind:

@@ -13,6 +13,7 @@ from esd.native import wire as native
 from esd.services.domain.reports import (
     LEAST_BANDWIDTH,
     MOST_BANDWIDTH,
+    MOST_DRIFT,
     MOST_MOVED,
     MOST_SECONDS,
     OTHER_LABEL,
@@ -21,7 +22,7 @@ from esd.services.domain.reports import (
     TransferCounts,
 )
 
-_LIMITS = MOST_SECONDS, LEAST_BANDWIDTH, MOST_BANDWIDTH, MOST_MOVED, OTHER_LABEL
+_LIMITS = MOST_SECONDS, LEAST_BANDWIDTH, MOST_BANDWIDTH, MOST_DRIFT, MOST_MOVED, OTHER_LABEL
 
 
 def read_iteration_reports(data: bytes) -> Sequence[IterationReport] | None:
@@ -51,6 +52,7 @@ def _checked_report(
     loss_sum: float,
     seconds: float,
     measured_bandwidth: float,
+    drift: float,
     transfers: tuple[int, ...],
     phases: tuple[float, ...],
     label_loss_sums: tuple[float, ...],
@@ -74,4 +76,5 @@ def _checked_report(
         measured_bandwidth,
         np.frombuffer(data, "<u8", samples, groups_at) if groups_at else None,
         label_loss_sums,
+        drift,
     )

@@ -109,6 +109,7 @@ def encode_iteration_report(report: IterationReport) -> pb.IterationReport:
         labels_per_sample=0 if report.labels.shape[1] == 1 else report.labels.shape[1],
         groups=b"" if report.groups is None else encode_array(report.groups, np.uint64, "groups"),
         label_loss_sums=report.label_loss_sums,
+        drift=report.drift,
     )
 
 
@@ -132,6 +133,7 @@ def decode_iteration_report(message: pb.IterationReport) -> IterationReport:
         measured_bandwidth=message.measured_bandwidth_bytes_per_second,
         groups=decode_column(message.groups, np.uint64, "groups") if message.groups else None,
         label_loss_sums=tuple(message.label_loss_sums),
+        drift=message.drift,
     )
 
 

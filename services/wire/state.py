@@ -43,6 +43,7 @@ _FIGURES = (  # same name and unit on both sides
     "expired_rows",
     "admitted_rows",
     "initial_reads",
+    "dense_drift",
 )
 _QUALITY = ("loss", "auc", "normalised_entropy", "calibration", "gauc")
 _STALENESS = ("reads", "missing_updates", "most_missing")

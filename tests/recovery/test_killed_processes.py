@@ -170,7 +170,14 @@ def test_a_kill_where_rows_are_replicated(victim, tmp_path):
 
 @pytest.mark.parametrize(
     ("way", "victim"),
-    [("server", worker), ("server", dispatcher), ("server", parameter_server), ("low-rank:2", worker)],
+    [
+        ("server", worker),
+        ("server", dispatcher),
+        ("server", parameter_server),
+        ("low-rank:2", worker),
+        ("every:7", worker),
+        ("every:7", dispatcher),
+    ],
 )
 def test_a_kill_where_sums_are_made_at_the_servers(way, victim, tmp_path):
     """A sum that lacks a gradient is never made; the gradients of the epoch before are none of the next one's."""

@@ -38,6 +38,7 @@ FEATURE = numbered_ids(1)[0]
 
 # Limits that a job is refused for at its start: something beyond each, which must be refused with the limit.
 REFUSED: Mapping[str, Callable[[], object]] = {
+    "domain/dense_sums.MAX_INTERVAL": lambda: parse_dense_sum("every:65537"),
     "domain/dense_sums.MAX_RANK": lambda: parse_dense_sum("low-rank:1025"),
     "domain/features.MAX_FEATURES": lambda: job_with(fields=4097),
     "domain/features.MAX_LENGTH": lambda: replace(FEATURE, max_length=2**20 + 1),
@@ -97,6 +98,7 @@ MET = {
 
 # Limits that no job meets, and why.
 NOT_MET = {
+    "domain/reports.MOST_DRIFT": "A larger distance is reported as this one, and so is one that is no number.",
     "domain/reports.MOST_MOVED": "A report of more rows or bytes in one iteration is a faulty worker's.",
     "domain/reports.MOST_SECONDS": "A report of more seconds is a faulty worker's.",
     "domain/state._LONGEST_NAME": "The fingerprint of held-out samples, a stream's, is shorter.",

@@ -106,6 +106,7 @@ class WorkerCheckpoints:
     async def finish(self, flush: FlushPlan) -> None:
         """Ends the stream with a flush as for a checkpoint; the first member also stores the final model."""
         membership, checksum = self._membership, ""
+        await run_in(self._caller, self._dense.settle)
         if membership.leads:
             model = await run_in(self._caller, self._dense.to_npz)
             await self._with_room(lambda: self._mover.servers.put_dense(model))

@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from esd.services.domain.dense_sums import AllReduce, DenseSum, LowRank, ServerSum
+from esd.services.domain.dense_sums import AllReduce, DenseSum, Every, LowRank, ServerSum
 from esd.services.domain.plans import Membership
 from esd.services.runtime.leavable_thread import LeavableThread
 from esd.worker.service.parameter_servers import ParameterServers
@@ -71,4 +71,5 @@ _JOINS: dict[type[DenseSum], Callable[[Meeting], Awaitable[DenseReducer]]] = {
     AllReduce: _join_ring,
     ServerSum: _join_servers,
     LowRank: _join_servers,
+    Every: _join_servers,
 }

@@ -191,6 +191,7 @@ class TrainingLoop:
             epoch=plan.epoch,
             groups=plan.groups,
             label_loss_sums=step.label_loss_sums,
+            drift=step.drift,
         )
 
 

@@ -74,6 +74,11 @@ class DenseParameters:
         self.gradients = self._buckets.flat
         self._optimizer = optimizer_of(self._buckets)
 
+    def begin(self, iteration: int, samples: int, batch_size: int) -> None:
+        """Begins an iteration, of which this worker trains some samples of the batch."""
+        self.reducer.begin(iteration)
+        self._buckets.begin(samples, batch_size)
+
     def start(self) -> None:
         """Starts the sums that the last backward pass has not started, so that later sums come after them.
 
@@ -92,8 +97,25 @@ class DenseParameters:
         self._optimizer.show()
 
     def step(self, iteration: int) -> None:
-        """Trains the parameters with the summed gradients."""
+        """Trains the parameters with the summed gradients.
+
+        Raises:
+            Unavailable: another worker is lost or late, where parameters are averaged.
+        """
         self._optimizer.step(iteration)
+        self._buckets.trained(iteration, self._optimizer.state)
+
+    def settle(self) -> None:
+        """Makes the parameters the same on all workers. All call it before one returns the final model.
+
+        Raises:
+            Unavailable: another worker is lost or late.
+        """
+        self._buckets.settle(self._optimizer.state)
+
+    def take_drift(self) -> float:
+        """Returns how far the parameters were from an average since the last call, as IterationReport has it."""
+        return self._buckets.take_drift()
 
     def close(self) -> None:
         """Leaves the model alone: it is trained in another epoch."""
@@ -118,12 +140,12 @@ class DenseParameters:
         return _npz(_on_host(self._of_model() | state | kept))
 
     def gather(self, *, leads: bool) -> None:
-        """Moves the errors of all workers' gradients to the worker that leads. All call it before one saves.
+        """Settles, and moves the errors of all workers' gradients to the one that leads. All call it before one saves.
 
         Raises:
             Unavailable: another worker is lost or late.
         """
-        self._buckets.gather(leads=leads)
+        self._buckets.gather(self._optimizer.state, leads=leads)
 
     def load(self, data: bytes, *, leads: bool = True) -> None:
         """Restores the data of `save`, of the same model and optimizer.

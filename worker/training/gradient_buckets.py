@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esd.worker.training.reducer import DenseReducer
+from esd.worker.training.same_parameters import SameParameters
 
 _BUCKET_BYTES = 1 << 20  # least size of a bucket, because each costs half a millisecond of processor time
 
 
-class GradientBuckets:
+class GradientBuckets(SameParameters):
     """Gradients in one flat vector, which the workers sum in buckets.
 
     A backward pass computes the gradients of the last layers first. A bucket is a run of consecutive parameters; the
@@ -79,7 +80,7 @@ class GradientBuckets:
         self._zeros = [True] * len(self._buckets)
         self._started = 0
 
-    def gather(self, *, leads: bool) -> None:
+    def gather(self, state: Mapping[str, Tensor], *, leads: bool) -> None:
         """See SummedGradients."""
 
     def drop(self) -> None:

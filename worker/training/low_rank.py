@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from esd.services.domain.dense_sums import LowRank
 from esd.worker.training.gradient_buckets import GradientBuckets
 from esd.worker.training.reducer import Alone, DenseReducer
+from esd.worker.training.same_parameters import SameParameters
 
 _ERROR, _BASIS = "low-rank/error/", "low-rank/basis/"  # of a matrix, by its place among the parameters
 
 
-class LowRankGradients:
+class LowRankGradients(SameParameters):
     """Gradients in one flat vector, of which the workers sum factors instead of matrices (PowerSGD, Algorithm 1).
 
     For each matrix the gradient G of a worker, and the error E that it has kept, make M = G + E. The workers sum
@@ -90,10 +91,11 @@ class LowRankGradients:
         """Leaves the parameters alone."""
         self._own.close()
 
-    def gather(self, *, leads: bool) -> None:
+    def gather(self, state: Mapping[str, Tensor], *, leads: bool) -> None:  # noqa: ARG002 - the same on all workers
         """Moves the errors of all workers to a single one, which holds their sum then, for a checkpoint.
 
         Args:
+            state: of the optimizer.
             leads: whether this worker gets them.
 
         Raises:

@@ -38,6 +38,7 @@ class StepResult:
         all_reduce: seconds in the sums over all workers, waiting for other workers included.
         update: seconds in the optimizers.
         reduced_floats: how many values were summed for replicated rows.
+        drift: how far the parameters were from an average, as IterationReport has it.
     """
 
     loss_sum: float
@@ -47,6 +48,7 @@ class StepResult:
     all_reduce: float
     update: float
     reduced_floats: int = 0
+    drift: float = 0.0
 
 
 class _Stage(Enum):
@@ -118,7 +120,7 @@ class Step:
         self.dense = torch.tensor(plan.dense, device=device)
         self.labels = torch.tensor(plan.labels, device=device)
         self.weights = None if plan.weights is None else torch.tensor(plan.weights, device=device)
-        dense.reducer.begin(plan.iteration)
+        dense.begin(plan.iteration, len(self), plan.batch_size)
         dense.buffers.keep()
 
     def __len__(self) -> int:
@@ -176,7 +178,11 @@ class Step:
                 rate = self._rate(table)
                 cache.train_replicated(rows, sums, table.optimizer, rate, self.iteration + 1)
             self._rows_trained()
-        self._parameters.step(self.iteration)
+        try:
+            self._parameters.step(self.iteration)
+        except Unavailable as error:
+            self._stage, self._failure = _Stage.LOST, error
+            return
         self._optimised = self._done()
         self._stage = _Stage.TRAINED
 
@@ -203,6 +209,7 @@ class Step:
             all_reduce=self._summed - self._summing,
             update=self._summing - self._computed + self._optimised - self._summed,
             reduced_floats=self._shared.floats,
+            drift=self._parameters.take_drift(),
         )
 
     # --- parts -------------------------------------------------------------------------------------------------------

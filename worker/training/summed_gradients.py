@@ -9,15 +9,18 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esd.services.domain.dense_sums import LowRank
+from esd.services.domain.dense_sums import Every, LowRank
 from esd.services.domain.jobs import JobSpec
+from esd.worker.training.averages import AveragedParameters
 from esd.worker.training.gradient_buckets import GradientBuckets
 from esd.worker.training.low_rank import LowRankGradients
-from esd.worker.training.reducer import DenseReducer
+from esd.worker.training.reducer import Alone, DenseReducer
 
 
 class SummedGradients(Protocol):
     """Gradients of one backward pass, and then their sums over the workers.
+
+    One way (`--dense every:H`) averages the parameters in place of the gradients.
 
     Attributes:
         parameters: P values in all, in the model's order.
@@ -28,6 +31,14 @@ class SummedGradients(Protocol):
     parameters: Sequence[nn.Parameter]
     flat: Tensor
     places: list[Tensor]
+
+    def begin(self, samples: int, batch_size: int) -> None:
+        """Begins an iteration.
+
+        Args:
+            samples: that this worker trains.
+            batch_size: k, the samples of all workers.
+        """
 
     def start(self) -> None:
         """Starts the sums that the backward pass has not started. A missing gradient counts as zeros.
@@ -43,8 +54,29 @@ class SummedGradients(Protocol):
             Unavailable: another worker is lost or late.
         """
 
-    def gather(self, *, leads: bool) -> None:
-        """Moves the errors that all workers keep from one iteration to the next to the worker that leads.
+    def trained(self, iteration: int, state: Mapping[str, Tensor]) -> None:
+        """Is called when the optimizer has trained the parameters.
+
+        Args:
+            iteration: that ends.
+            state: of the optimizer, by name; may be changed.
+
+        Raises:
+            Unavailable: another worker is lost or late.
+        """
+
+    def settle(self, state: Mapping[str, Tensor]) -> None:
+        """Makes the parameters, and the state of their optimizer, the same on all workers, at the end of the stream.
+
+        Raises:
+            Unavailable: another worker is lost or late.
+        """
+
+    def take_drift(self) -> float:
+        """Returns how far the parameters were from an average since the last call, as IterationReport has it."""
+
+    def gather(self, state: Mapping[str, Tensor], *, leads: bool) -> None:
+        """Settles the parameters, and moves the errors that all workers keep to the worker that leads.
 
         It precedes a checkpoint.
 
@@ -69,4 +101,13 @@ class SummedGradients(Protocol):
 def gradients_of(job: JobSpec) -> Callable[[Sequence[nn.Parameter], DenseReducer], SummedGradients]:
     """Returns the maker of the gradients of a job's parameters, by its way to sum them."""
     way = job.dense_sum
-    return partial(LowRankGradients, way=way, seed=job.seed) if isinstance(way, LowRank) else GradientBuckets
+    if isinstance(way, LowRank):
+        return partial(LowRankGradients, way=way, seed=job.seed)
+    return partial(_averaged, way=way) if isinstance(way, Every) else GradientBuckets
+
+
+def _averaged(parameters: Sequence[nn.Parameter], reducer: DenseReducer, *, way: Every) -> SummedGradients:
+    """A single worker has nothing to average."""
+    if isinstance(reducer, Alone):
+        return GradientBuckets(parameters, reducer)
+    return AveragedParameters(parameters, reducer, way=way)

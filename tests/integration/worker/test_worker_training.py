@@ -119,7 +119,7 @@ async def test_connections_that_are_cut_at_any_byte_leave_the_model_as_it_is(
         assert_reports_score_every_sample(dispatcher, batches)
 
 
-@pytest.mark.parametrize("way", ["server", "low-rank:2"])
+@pytest.mark.parametrize("way", ["server", "low-rank:2", "every:3"])
 async def test_sums_over_connections_that_are_cut_give_the_same_bits(start_servers, start_worker, serve_scripts, way):
     """No worker ends its epoch, and none trains another gradient than without the cuts."""
     rng = np.random.default_rng(11)

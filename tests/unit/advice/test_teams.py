@@ -65,6 +65,14 @@ def test_low_rank_that_is_asked_for_stays() -> None:
     assert next(iter(teams.all[0].seconds)) == "low-rank:16"
 
 
+def test_averages_that_are_asked_for_stay_since_another_way_trains_another_model() -> None:
+    teams = compared(replace(RUN, links="20m", dense_sum="every:64"), LARGE, sample=2e-2)
+    assert teams.best.dense_sum == "every:64"
+    saved = teams.all[0].seconds["server"] - teams.all[0].seconds["every:64"]
+    dense = 4 * (400 * 300 + 300) / (20e6 / 8) / 96
+    assert saved == pytest.approx((1 - 2 / 64) * dense, rel=1e-3), "parameters and the state of Adagrad"
+
+
 def test_workloads_of_a_team_sum_to_the_same_batch_where_it_cannot_be_shared_evenly() -> None:
     """Of 4 x 25 samples three machines have 34, 33 and 33; balanced workloads are left as they are asked for."""
     chosen = replace(RUN, links="100m,100m,100m,1m", batch=25)

@@ -8,7 +8,7 @@ import pytest
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.link_bytes import LinkBytes
 from esd.dispatcher.simulator.simulate import simulate
-from esd.services.domain.dense_sums import AllReduce, LowRank, ServerSum
+from esd.services.domain.dense_sums import AllReduce, Every, LowRank, ServerSum
 from esd.services.domain.reports import LINK_DIRECTIONS
 from esd.services.domain.sync import Replicated
 
@@ -16,7 +16,7 @@ BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
 SHAPES = ((300, 100), (300,))
 
 
-@pytest.mark.parametrize("way", [ServerSum(), AllReduce(), LowRank(4)])
+@pytest.mark.parametrize("way", [ServerSum(), AllReduce(), LowRank(4), Every(4)])
 @pytest.mark.parametrize("sync", [None, Replicated(8)])
 def test_every_byte_counts_once(make_job, make_batches, way, sync):
     job = replace(make_job(mechanism="joint"), dense_sum=way)
@@ -29,7 +29,7 @@ def test_every_byte_counts_once(make_job, make_batches, way, sync):
     np.testing.assert_array_equal(of_rows, totals.moved_bytes.total)
     assert link.counted["gradients", "up"].any()
     assert link.counted["plans", "down"].sum() == totals.plan_bytes
-    dense = 10 * way.sent_bytes(way.dense_floats(SHAPES), 4) + totals.reduced_bytes
+    dense = 10 * way.sent_bytes(way.dense_floats(SHAPES, job.model.dense_optimizer.moments), 4) + totals.reduced_bytes
     assert totals.reduced_bytes.any() == (sync is not None)
     for end in LINK_DIRECTIONS:
         np.testing.assert_array_equal(link.counted["dense", end], dense)

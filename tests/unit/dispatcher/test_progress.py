@@ -201,6 +201,21 @@ def test_progress_goes_back_and_on_with_fewer_workers():
     assert not progress.add(0, report(0, 1.0, [10], [1]))
 
 
+def test_drift_is_the_mean_over_averages_of_the_largest_of_a_worker_and_goes_back_with_a_checkpoint() -> None:
+    progress = Progress(2)
+    assert progress.dense_drift == 0
+    drifts = [(0.1, 0.3), (0.0, 0.0), (0.0, 0.5)]  # the second iteration has no average
+    for iteration, of_workers in enumerate(drifts):
+        saved = progress.save()
+        for slot, drift in enumerate(of_workers):
+            progress.add(slot, replace(report(iteration, 1.0, [10], [1]), drift=drift))
+    assert progress.dense_drift == pytest.approx(0.4)
+    progress.load(saved, workers=2)
+    assert progress.dense_drift == pytest.approx(0.3)
+    progress.load(None, workers=2)
+    assert progress.dense_drift == 0
+
+
 def test_figures_are_those_of_their_moment() -> None:
     def grouped(iteration: int, bins: list[int], labels: list[int]) -> IterationReport:
         return replace(report(iteration, 1.0, bins, labels), groups=np.zeros(len(bins), np.uint64))

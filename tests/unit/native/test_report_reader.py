@@ -16,6 +16,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.reports import (
     LEAST_BANDWIDTH,
     MOST_BANDWIDTH,
+    MOST_DRIFT,
     MOST_MOVED,
     MOST_SECONDS,
     SCORE_BINS,
@@ -54,6 +55,7 @@ def reports(draw: st.DrawFn) -> IterationReport:
         measured_bandwidth=draw(BANDWIDTHS),
         groups=rng.integers(0, 2**64, samples, np.uint64) if grouped else None,
         label_loss_sums=tuple(draw(LOSSES) for _ in range(labels)) if labels > 1 else (),
+        drift=draw(st.floats(0, MOST_DRIFT)),
     )
 
 
@@ -74,7 +76,7 @@ def by_protobuf(data: bytes) -> list[IterationReport] | None:
 def told(report: IterationReport) -> tuple[object, ...]:
     """All that a report says, types of its columns included, to be compared; repr tells 0.0 from -0.0."""
     columns = [report.score_bins, report.labels, *([] if report.groups is None else [report.groups])]
-    numbers = report.iteration, report.epoch, report.loss_sum, report.seconds, report.measured_bandwidth
+    numbers = report.iteration, report.epoch, report.loss_sum, report.seconds, report.measured_bandwidth, report.drift
     described = [(column.dtype.str, column.tolist()) for column in columns]
     return repr(numbers), described, repr(report.transfers), repr(report.phases), report.label_loss_sums
 
@@ -123,7 +125,7 @@ def nested(report: bytes) -> bytes:
         pb.AttendRequest(sequence=1).SerializeToString(),
         changed() + pb.AttendRequest(heartbeat=pb.WORKER_PHASE_PUSH).SerializeToString(),
         changed() + b"\x3a\0",  # a field that this version does not know
-        nested(GOOD.SerializeToString() + b"\x6a\0"),
+        nested(GOOD.SerializeToString() + b"\x72\0"),
         nested(GOOD.SerializeToString() + b"\x08\x02"),  # another epoch, which counts
         nested(GOOD.SerializeToString() + b"\x5d\0\0\0\0"),  # groups as something else, which does not
         changed()[:-1],
@@ -143,6 +145,9 @@ def nested(report: bytes) -> bytes:
         changed(measured_bandwidth_bytes_per_second=LEAST_BANDWIDTH / 2),
         changed(measured_bandwidth_bytes_per_second=MOST_BANDWIDTH * 2),
         changed(measured_bandwidth_bytes_per_second=math.nan),
+        changed(drift=-1e-9),
+        changed(drift=MOST_DRIFT * 1.1),
+        changed(drift=math.nan),
     ],
 )
 def test_what_is_out_of_the_ordinary_is_left_to_protobuf(data: bytes) -> None:

@@ -55,6 +55,7 @@ def test_iteration_report_round_trip() -> None:
         epoch=4,
         measured_bandwidth=1e6,
         label_loss_sums=(3.0, 4.0),
+        drift=0.25,
     )
     message = encode_iteration_report(report)
     again = decode_iteration_report(pb.IterationReport.FromString(message.SerializeToString()))
@@ -63,7 +64,7 @@ def test_iteration_report_round_trip() -> None:
     assert again.score_bins.dtype == np.uint16
     assert (again.transfers, again.phases) == (report.transfers, report.phases)
     assert (again.iteration, again.loss_sum, again.seconds, again.measured_bandwidth) == (2**40, 3.5, 21.0, 1e6)
-    assert (again.epoch, again.label_loss_sums) == (4, (3.0, 4.0))
+    assert (again.epoch, again.label_loss_sums, again.drift) == (4, (3.0, 4.0), 0.25)
 
 
 def test_flush_report_round_trip() -> None:
@@ -106,6 +107,7 @@ def test_a_heartbeat_that_says_nothing_is_of_an_idle_worker_and_an_unknown_phase
         ),
         (pb.IterationReport(loss_sum=float("nan")), "loss_sum of iteration 0 is nan"),
         (pb.IterationReport(label_loss_sums=[1.0, 2.0]), "label_loss_sums are 2 for 1 labels"),
+        (pb.IterationReport(drift=-0.5), r"drift of iteration 0 is -0.5, it must be in 0\.\.1e\+09"),
     ],
 )
 def test_malformed_report_is_refused(message: pb.IterationReport, text: str) -> None:

@@ -119,7 +119,7 @@ def test_errors_are_one_workers_after_a_checkpoint_and_the_others_begin_without(
         gradients = new_gradients(two.of(rank))
         for each in parts[:at]:
             summed(gradients, each[rank])
-        gradients.gather(leads=rank == 0)
+        gradients.gather({}, leads=rank == 0)
         saved = {name: values.clone().numpy() for name, values in gradients.state.items()}
         return saved, [summed(gradients, each[rank]) for each in parts[at:]]
 
@@ -149,4 +149,4 @@ def test_a_model_without_matrices_or_parameters_is_summed_as_it_is() -> None:
     nothing = LowRankGradients([], Alone(), way=LowRank(1), seed=0)
     nothing.start()
     nothing.wait()
-    nothing.gather(leads=True)
+    nothing.gather({}, leads=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
+from esd.services.domain.dense_sums import Every
 from esd.services.domain.errors import InvalidArgument
 from esd.session import OwnModel
 from esd.worker.training.reducer import Alone
@@ -66,6 +69,13 @@ def test_an_epoch_without_a_checkpoint_begins_as_the_first_one(kind):
         train(net, dense, optimizer, 3, seed=1)
         found.append(values_of(net))
     assert torch.equal(*found)
+
+
+def test_a_job_that_averages_parameters_is_refused_since_it_cannot_average_this_state():
+    net = net_of(1)
+    own = OwnModel(net, torch.optim.SGD(net.parameters(), lr=0.1))
+    with pytest.raises(InvalidArgument, match="--dense every:8 averages the state of the job's own optimizers"):
+        own.of_epoch(replace(job_with(), dense_sum=Every(8)), Alone(), CPU)
 
 
 def test_an_optimizer_of_other_parameters_is_refused():

@@ -16,6 +16,7 @@ from esd.worker.service.checkpoint import WorkerCheckpoints
 from esd.worker.service.link import Link
 from esd.worker.service.parameter_servers import ParameterServers
 from esd.worker.service.settings import WorkerSettings
+from esd.worker.training.dense import DenseParameters
 
 FULL = StorageUnwritable("part-5-dense: No space left on device; make room")
 MOVED = TransferCounts(flush_push=3)
@@ -38,6 +39,28 @@ class Servers:
     put_part = put_dense = cut = _store
 
 
+class Dense(DenseParameters):
+    """Parameters that all workers share once they are settled."""
+
+    model_bytes = 6
+    settled = False
+
+    def __init__(self) -> None:
+        pass
+
+    def settle(self) -> None:
+        self.settled = True
+
+    def gather(self, *, leads: bool) -> None:
+        self.settled = True
+
+    def save(self) -> bytes:
+        return b"dense" if self.settled else b"this worker's"
+
+    def to_npz(self) -> bytes:
+        return b"model" if self.settled else b"this worker's"
+
+
 def checkpoints(
     servers: Servers, reports: list[FlushReport], storage_timeout: float = 20.0, *, taken: bool = True
 ) -> WorkerCheckpoints:
@@ -51,10 +74,7 @@ def checkpoints(
         leads=True, members="both", epoch=2, job=SimpleNamespace(takes_checkpoints=taken), slot=0
     )
     mover: Any = SimpleNamespace(flush=flush, servers=servers)
-    dense: Any = SimpleNamespace(
-        model_bytes=6, save=lambda: b"dense", to_npz=lambda: b"model", gather=lambda *, leads: None
-    )
-    return WorkerCheckpoints(membership, mover, dense, ThreadPoolExecutor(1), report, storage_timeout)
+    return WorkerCheckpoints(membership, mover, Dense(), ThreadPoolExecutor(1), report, storage_timeout)
 
 
 PLAN: Any = SimpleNamespace(iteration=5)

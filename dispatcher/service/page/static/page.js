@@ -151,6 +151,7 @@ function showTiles(state, now) {
     ...(state.admitted_rows === null ? [] : [["Admitted ids", [number(state.admitted_rows), ""], `${number(state.initial_reads)} reads of ids not yet admitted`]]),
     ...(state.expired_rows === null ? [] : [["Expired rows", [number(state.expired_rows), ""], "not trained for their time to live"]]),
     ...(state.forgotten_rows === null ? [] : [["Forgotten rows", [number(state.forgotten_rows), ""], "for which the table had no room"]]),
+    ...(state.dense_drift === null ? [] : [["Drift", [percent(state.dense_drift), ""], "of dense parameters from their average"]]),
     ["Decision", seconds(state.decision_median_seconds || null), Number.isFinite(share) && share > 0 ? `${percent(share)} of an iteration` : ""],
   ];
   $("tiles").replaceChildren(...tiles.map(([name, [value, unit], sub]) =>
