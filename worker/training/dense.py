@@ -97,12 +97,15 @@ class DenseParameters:
         self._optimizer.show()
 
     def step(self, iteration: int) -> None:
-        """Trains the parameters with the summed gradients.
+        """Trains the parameters with the summed gradients."""
+        self._optimizer.step(iteration)
+
+    def end(self, iteration: int) -> None:
+        """Ends an iteration after its step: averages the parameters over the workers, where that is due.
 
         Raises:
-            Unavailable: another worker is lost or late, where parameters are averaged.
+            Unavailable: another worker is lost or late.
         """
-        self._optimizer.step(iteration)
         self._buckets.trained(iteration, self._optimizer.state)
 
     def settle(self) -> None:

@@ -178,13 +178,15 @@ class Step:
                 rate = self._rate(table)
                 cache.train_replicated(rows, sums, table.optimizer, rate, self.iteration + 1)
             self._rows_trained()
+        self._parameters.step(self.iteration)
+        self._optimised = self._done()
         try:
-            self._parameters.step(self.iteration)
+            self._parameters.end(self.iteration)
         except Unavailable as error:
             self._stage, self._failure = _Stage.LOST, error
-            return
-        self._optimised = self._done()
-        self._stage = _Stage.TRAINED
+        else:
+            self._ended = self._done()
+            self._stage = _Stage.TRAINED
 
     def result(self) -> StepResult:
         """Returns the figures of the step, which is over then and lets go of the caches.
@@ -206,7 +208,7 @@ class Step:
             self._label_loss_sums,
             self._score_bins,
             compute=self._computed - self._began,
-            all_reduce=self._summed - self._summing,
+            all_reduce=self._summed - self._summing + self._ended - self._optimised,
             update=self._summing - self._computed + self._optimised - self._summed,
             reduced_floats=self._shared.floats,
             drift=self._parameters.take_drift(),

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.dense_sums import Every
+from esd.services.domain.errors import FailedPrecondition, Unavailable
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
 from esd.worker.models import build_model
 from esd.worker.training.dense import DenseParameters
@@ -45,11 +46,36 @@ def initial_rows(width, dimension):
     return rows
 
 
-def trainer_of(job, device=CPU):
+class Twins:
+    """The sums of two workers with the same gradients."""
+
+    waiting = False
+
+    def __init__(self):
+        self._started = []
+        self.waits = 0
+
+    def begin(self, iteration):
+        pass
+
+    def start(self, gradients, *, zeros=False):
+        self._started.append(gradients)
+
+    def wait(self):
+        self.waits += 1
+        for each in self._started:
+            each.mul_(2)
+        self._started.clear()
+
+    def close(self):
+        pass
+
+
+def trainer_of(job, device=CPU, reducer=None):
     """A trainer whose cache holds id x in slot IDS - 1 - x."""
     cache = RowCache(IDS, job.table.row_width, device)
     cache.write(np.arange(IDS, dtype=np.uint32)[::-1].copy(), initial_rows(job.table.row_width, job.table.dimension))
-    return Trainer(job, [cache], Alone(), device), cache
+    return Trainer(job, [cache], reducer or Alone(), device), cache
 
 
 def plan_of(plans, iteration, batch, contributors=ALONE):
@@ -104,6 +130,23 @@ def test_trains_as_plain_pytorch_does(plans, make_job, samples, device, model, k
     for name, parameter in reference.named_parameters():
         actual = torch.from_numpy(dense_parameters[name])
         torch.testing.assert_close(actual, parameter.detach(), rtol=1e-3, atol=1e-4)
+
+
+def test_a_worker_that_is_lost_in_an_average_ends_the_step_by_name(plans, make_job, samples):
+    """The sums of two workers that do the same; the average comes after those of the second iteration."""
+
+    class Leaves(Twins):
+        def wait(self):
+            super().wait()
+            if self.waits == 3:
+                raise Unavailable("worker 1 is lost")
+
+    reducer = Leaves()
+    trainer, _ = trainer_of(replace(make_job(), dense_sum=Every(2)), reducer=reducer)
+    assert trainer.step(plan_of(plans, 0, samples[0])).drift == 0
+    with pytest.raises(Unavailable, match="worker 1 is lost"):
+        trainer.step(plan_of(plans, 1, samples[1]))
+    assert reducer.waits == 3
 
 
 @pytest.mark.parametrize("kind", OptimizerKind, ids=lambda kind: kind.value)
