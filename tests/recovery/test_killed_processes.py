@@ -25,6 +25,7 @@ from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError
 from esd.services.domain.state import JobPhase, JobState
+from esd.services.domain.tables import OptimizerKind
 from esd.services.runtime.security import PLAINTEXT
 from tests.recovery.kills import (
     OPTIONS,
@@ -258,9 +259,14 @@ def test_a_killed_parameter_server_that_kept_rows_in_memory_only_ends_the_run_cl
         interrupted_run(OPTIONS, kill, store="memory", shards=2, out=tmp_path)
 
 
-async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(tmp_path):
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"dense_sum": "every:1", "optimizer": OptimizerKind.SGD, "learning_rate": 0.05}],
+    ids=["summed", "averaged"],
+)
+async def test_survivors_go_on_and_a_late_worker_joins_at_a_checkpoint(changes, tmp_path):
     """The global batch stays the same, so the model does: up to the order of float sums."""
-    options = replace(OPTIONS, workers=3, links="1g,1g,100m", batch=20, iterations=110)
+    options = replace(OPTIONS, workers=3, links="1g,1g,100m", batch=20, iterations=110, **changes)
     dataset = training_stream(options).dataset
     settings = {"shards": 1, "store": "memory", "worker_links": options.bandwidths(), "cache_rows": [600] * 3}
     restarts, back = [], threading.Event()

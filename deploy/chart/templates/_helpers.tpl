@@ -130,7 +130,7 @@ TLS and token, and the `variables` of its workload.
 {{- if contains "--direct" $arguments -}}
 {{- fail "--direct needs connections between workers: set networkPolicy.betweenWorkers, or leave --direct out" -}}
 {{- end -}}
-{{- if not (or (contains "--dense server" $arguments) (contains "--dense low-rank" $arguments) (contains "--config" $arguments)) -}}
+{{- if not (or (contains "--dense server" $arguments) (contains "--dense low-rank" $arguments) (contains "--dense every" $arguments) (contains "--config" $arguments)) -}}
 {{- fail "the all-reduce needs connections between workers: set networkPolicy.betweenWorkers, or add --dense and server to driver.arguments" -}}
 {{- end -}}
 {{- end -}}

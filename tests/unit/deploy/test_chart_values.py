@@ -45,6 +45,7 @@ def test_a_wrong_value_is_named(values: dict[str, Any], mistake: str) -> None:
         {"driver": {"arguments": ["--data", "flights"]}, "networkPolicy": {"betweenWorkers": True}},
         {"driver": {"arguments": ["--data", "flights"]}, "networkPolicy": {"enabled": False}},
         {"driver": {"arguments": ["--config", "/code/run.toml"]}},
+        {"driver": {"arguments": ["--dense", "every:16"]}},
         {"driver": {"enabled": False}, "tls": {**TLS, "secrets": {**TLS["secrets"], "client": ""}}},  # type: ignore[dict-item]
     ],
 )
