@@ -1,4 +1,4 @@
-"""The dense (MLP) parameters of a model: the same on every worker, trained on the summed gradient."""
+"""The dense (MLP) parameters of a model: the same on every worker, unless `--dense every:H` averages them."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_trains_as_plain_pytorch_does(plans, make_job, samples, device, model, k
 
 
 def test_a_worker_that_is_lost_in_an_average_ends_the_step_by_name(plans, make_job, samples):
-    """The sums of two workers that do the same; the average comes after those of the second iteration."""
+    """Two workers do the same. The average is the third sum: the second iteration has its barrier before."""
 
     class Leaves(Twins):
         def wait(self):
