@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.native.rows import RowTable
+from esd.native import rows as native
 from esd.services.domain.ids import shard_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class _Anew:
         seen: bool [R], which rows of the folder are among all rows.
     """
 
-    rows: RowTable
+    rows: native.RowTable
     seen: NDArray[np.bool_]
 
 
@@ -93,14 +93,14 @@ class FreshRows:
             newer = versions > 0
             rows[own[newer]] = values[newer]
 
-    def _empty(self) -> RowTable:
-        return RowTable(self._table.spec.dimension)
+    def _empty(self) -> native.RowTable:
+        return native.RowTable(self._table.spec.dimension)
 
-    def _store_other(self, rows: RowTable, ids: NDArray[np.uint64], values: NDArray[np.float32]) -> None:
+    def _store_other(self, rows: native.RowTable, ids: NDArray[np.uint64], values: NDArray[np.float32]) -> None:
         """Stores rows that differ from the folder's, bit by bit."""
         other = (self._table.stored(ids).view(np.uint32) != values.view(np.uint32)).any(axis=1)
         _store(rows, ids[other], values[other])
 
 
-def _store(rows: RowTable, ids: NDArray[np.uint64], values: NDArray[np.float32]) -> None:
+def _store(rows: native.RowTable, ids: NDArray[np.uint64], values: NDArray[np.float32]) -> None:
     rows.overwrite(ids, np.ones(len(ids), np.int64), values)
