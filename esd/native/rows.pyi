@@ -71,6 +71,23 @@ def decode_records(ids: Ids, values: list[bytes | None], width: int) -> tuple[Ve
 def split_records(place: int, fields: list[bytes], values: list[bytes], width: int) -> tuple[Ids, Versions, Rows, Ids]:
     """Returns all rows in fields of the hash at one place: ids, versions and floats, and the ids of damaged ones."""
 
+class FieldFilter:
+    """The fields of the Redis store that may hold rows, 2 to 8 bytes each, at most 179 MB. It is thread-safe.
+
+    Attributes:
+        memory_bytes: bytes of memory that the filter takes.
+    """
+
+    memory_bytes: int
+
+    def __init__(self) -> None: ...
+    def add(self, ids: Ids) -> NDArray[np.bool_]:
+        """Adds the fields of rows. Returns which surely were not there, bool [r]: about one of 1,000 is taken for known
+        though it is new, more of them beyond 89 million."""
+
+    def has(self, ids: Ids) -> NDArray[np.bool_]:
+        """Returns which rows may be there, bool [r]: all whose fields were added, and of the others as many as above."""
+
 class IdSet:
     """A set of ids, 11 to 14 bytes each. It is thread-safe.
 

@@ -12,6 +12,7 @@
 
 #include "common/arrays.h"
 #include "common/to_numpy.h"
+#include "rows/field_filter.h"
 #include "rows/records_module.h"
 
 namespace nb = nanobind;
@@ -47,6 +48,20 @@ nb::tuple addresses(In1<std::uint64_t> ids) {
     address.copy_name(names.data + i * kNameBytes);
   }
   return nb::make_tuple(places.array(n), names.array(n, kNameBytes));
+}
+
+nb::object add(FieldFilter& filter, In1<std::uint64_t> ids) {
+  const std::size_t n = ids.size();
+  const Buffer<bool> is_new(n);
+  filter.add(ids.data(), n, is_new.data);
+  return is_new.array(n);
+}
+
+nb::object has(const FieldFilter& filter, In1<std::uint64_t> ids) {
+  const std::size_t n = ids.size();
+  const Buffer<bool> is_there(n);
+  filter.has(ids.data(), n, is_there.data);
+  return is_there.array(n);
 }
 
 nb::object ids_at(std::size_t place, const nb::list& names) {
@@ -160,6 +175,12 @@ void bind_records(nb::module_& m) {
   m.def("encode_records", &encode_records, "ids"_a, "versions"_a, "rows"_a);
   m.def("decode_records", &decode_records, "ids"_a, "values"_a, "width"_a);
   m.def("split_records", &split_records, "place"_a, "fields"_a, "values"_a, "width"_a);
+
+  nb::class_<FieldFilter>(m, "FieldFilter")
+      .def(nb::init<>())
+      .def("add", &add, "ids"_a)
+      .def("has", &has, "ids"_a)
+      .def_prop_ro("memory_bytes", &FieldFilter::memory_bytes);
 }
 
 }  // namespace esd::rows

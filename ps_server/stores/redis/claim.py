@@ -102,6 +102,10 @@ class Claim:
         """Renews the claim. Raises StoreLost if another server has taken over."""
         self._redis.execute([CLAIMS], [self._own(scripts.RENEW_CLAIM, _milliseconds())])
 
+    def confirmation(self) -> Command:
+        """Returns the command, with the key CLAIMS, that fails with StoreLost if another server has taken over."""
+        return self._own(scripts.CONFIRM)
+
     def leave(self) -> None:
         """Gives the claim back. Raises StoreLost if another server has taken over."""
         if self._token:

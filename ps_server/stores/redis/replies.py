@@ -136,6 +136,7 @@ _COMMANDS: Mapping[bytes | int, Fits] = {
 
 _SCRIPTS: Mapping[bytes | int, Fits] = {
     scripts.CLAIM: _is_claim,
+    scripts.CONFIRM: _is_none,
     row_scripts.CONVERT_PRE_IMAGES: _is_none,
     row_scripts.CONVERT_ROWS: _is_none,
     row_scripts.FORGET_OLDER: _is_count,

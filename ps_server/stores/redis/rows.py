@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from esd.native import rows as native
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.stores.redis import layout, records, row_scripts
-from esd.ps_server.stores.redis.claim import Claim
+from esd.ps_server.stores.redis.claim import CLAIMS, Claim
 from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply
 from esd.ps_server.stores.redis.scripts import REMOVE
 from esd.services.domain.rows import RowBlock
@@ -66,7 +66,24 @@ class RedisRows:
         pre_image_prefix: prefix of the keys of the hashes that receive pre-images; empty: none are kept.
     """
 
-    def __init__(self, spec: TableSpec, shard: Shard, redis: RedisConnection, claim: Claim) -> None:
+    def __init__(
+        self,
+        spec: TableSpec,
+        shard: Shard,
+        redis: RedisConnection,
+        claim: Claim,
+        written: native.FieldFilter | None,
+    ) -> None:
+        """Opens the rows of a table.
+
+        Args:
+            spec: the table.
+            shard: the partitions of this server.
+            redis: where the rows are.
+            claim: the claim of the shard.
+            written: all rows that were ever written, to which writes add theirs: Redis is not asked for others. None:
+                they are not known, because an earlier server has written some.
+        """
         self.hashes = layout.quarter_keys("e", spec.name)
         self.places = layout.places_of(shard.partitions)
         self.rows_per_command = layout.rows_per_command(spec.row_bytes)
@@ -76,23 +93,29 @@ class RedisRows:
         self._short = records.short_record_bytes(spec.row_width)
         self._redis = redis
         self._claim = claim
+        self._written = written
         counters = layout.partition_keys("n", spec.name)
         self._counters = [counters[partition] for partition in shard.partitions]
 
     def versions(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
-        groups, commands = self._grouped(ids)
-        replies = self._redis.execute(
-            [rows.hashes[0] for rows in commands],
-            [self._reading_script(row_scripts.READ_VERSIONS, rows, self._short) for rows in commands],
-        )
-        heads = np.frombuffer(b"".join(replies), np.uint8).reshape(len(ids), records.HEAD_BYTES)
-        return groups.restore(records.versions_of(heads))
+        there = self._may_be_written(ids)
+        versions = np.zeros(len(ids), np.int64)
+        versions[there] = self._ask(self._reading_versions(ids[there]), certain=bool(there.all()))
+        return versions
 
     def read(self, ids: NDArray[np.uint64]) -> RowBlock:
-        (rows,) = self._run(self._reading(ids))
-        return cast("RowBlock", rows)
+        there = self._may_be_written(ids)
+        if there.all():
+            return self._ask(self._reading(ids), certain=True)
+        block = RowBlock(ids, np.zeros(len(ids), np.int64), np.zeros((len(ids), self._width), np.float32))
+        stored = self._ask(self._reading(ids[there]), certain=False)
+        block.versions[there] = stored.versions
+        block.rows[there] = stored.rows
+        return block
 
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
+        if self._written is not None:
+            self._written.add(block.ids)  # before the write, so that no reader takes a written row for an absent one
         (stored,) = self._run(self._writing(block))
         return cast("NDArray[np.bool_]", stored)
 
@@ -151,6 +174,32 @@ class RedisRows:
             counts = np.array([run.stop - run.start for run in runs], "<u2").tobytes()
             commands.append(_Rows(part, hashes, counts, names[part].tobytes()))
         return groups, commands
+
+    def _may_be_written(self, ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Returns which rows Redis may have, bool [r]."""
+        return np.ones(len(ids), np.bool_) if self._written is None else self._written.has(ids)
+
+    def _ask(self, step: _Step[T], *, certain: bool) -> T:
+        """Runs a step that reads rows.
+
+        If not `certain`, other rows are taken for absent because this server has written none of them. That is right
+        as long as no other server has taken over, which Redis is asked in place of these rows.
+        """
+        steps: list[_Step[Any]] = [step]
+        if not certain:
+            steps.append(_Step([CLAIMS], [self._claim.confirmation()], list))
+        return cast("T", self._run(*steps)[0])
+
+    def _reading_versions(self, ids: NDArray[np.uint64]) -> _Step[NDArray[np.int64]]:
+        """Returns the step that reads versions."""
+        groups, commands = self._grouped(ids)
+
+        def versions(replies: Sequence[Reply]) -> NDArray[np.int64]:
+            heads = np.frombuffer(b"".join(replies), np.uint8).reshape(len(ids), records.HEAD_BYTES)
+            return groups.restore(records.versions_of(heads))
+
+        reading = [self._reading_script(row_scripts.READ_VERSIONS, rows, self._short) for rows in commands]
+        return _Step([rows.hashes[0] for rows in commands], reading, versions)
 
     def _reading(self, ids: NDArray[np.uint64]) -> _Step[RowBlock]:
         """Returns the step that reads rows."""

@@ -13,6 +13,9 @@ if owner ~= ARGV[2] then
 end
 """
 
+# Checks that the sender's claim is in force. KEYS: all claims.
+CONFIRM = FENCED
+
 # Runs one command that writes. KEYS[2]: its key. ARGV[3...]: its name, and the arguments after the key.
 WRITE = FENCED + b"return redis.call(ARGV[3], KEYS[2], unpack(ARGV, 4))"
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import cast
 
+from esd.native.rows import FieldFilter
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import TableStore
 from esd.ps_server.stores.redis.checkpoints import RedisBlobs, RedisHistory, dense_key, history_key, parts_key
@@ -50,6 +51,7 @@ class RedisStore:
         check_configuration(redis)
         self._redis = MarkedConnection(redis)
         self._claim = Claim(self._redis, shard)
+        self._written: dict[str, FieldFilter] = {}  # the rows of each table that this server has begun
         self._check_layout()
 
     def tables(self) -> list[TableSpec]:
@@ -63,10 +65,12 @@ class RedisStore:
         write = self._claim.write(b"HSETNX", _TABLES, name, _encode(spec))
         created, text = self._redis.execute([_TABLES, _TABLES], [write, (b"HGET", _TABLES, name)])
         self._fence(spec.name)
+        if created:
+            self._written[spec.name] = FieldFilter()
         return _decode(spec.name, text), bool(created)
 
     def open(self, spec: TableSpec) -> TableStore:
-        rows = RedisRows(spec, self._shard, self._redis, self._claim)
+        rows = RedisRows(spec, self._shard, self._redis, self._claim, self._written.get(spec.name))
         return TableStore(
             rows=rows,
             partials=RedisPartials(spec, self._shard, self._redis, self._claim, rows),

@@ -89,3 +89,23 @@ def test_every_changed_byte_and_every_lost_one_is_seen(version: int) -> None:
     for value in changed:
         *_, damaged = native.split_records(int(place), [name[:6].tobytes()], [value], 3)
         assert len(damaged) >= 1
+
+
+def test_the_filter_of_fields_finds_all_that_were_added_and_few_others() -> None:
+    rng = np.random.default_rng(2)
+    rows = native.FieldFilter()
+    added = rng.integers(0, 2**63, 400_000, dtype=np.uint64)  # of several layers
+    assert not rows.has(added).any()
+    assert rows.add(added).mean() > 0.99
+    assert rows.has(added).all()
+    assert not rows.add(added).any()
+    others = added | np.uint64(1 << 63)
+    assert rows.has(others).mean() < 0.01
+    assert 2 * len(added) <= rows.memory_bytes <= 8 * len(added)
+
+
+def test_rows_that_share_a_field_are_one_to_the_filter() -> None:
+    rows = native.FieldFilter()
+    first, *others = neighbours(7, 4)
+    assert rows.add(np.array([first, others[0]])).tolist() == [True, False]
+    assert rows.has(np.array(others)).all()
