@@ -60,6 +60,23 @@ def ids_at(place: int, names: list[bytes]) -> Ids:
 def encode_records(ids: Ids, versions: Versions, rows: Rows) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Returns the records of rows [r, W], one after the other, and where each begins and the last one ends, [r + 1]."""
 
+def hset_commands(
+    keys: list[bytes],
+    counts: NDArray[np.uint16],
+    fields: NDArray[np.uint8],
+    values: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+) -> bytes:
+    """Returns commands in the protocol of Redis, an HSET for each key.
+
+    Args:
+        keys: of k hashes.
+        counts: the number of fields of each hash, [k].
+        fields: the names of all fields, hash by hash, [r, bytes of a name].
+        values: all values, one after the other.
+        starts: where each value begins and the last one ends, [r + 1].
+    """
+
 def decode_records(ids: Ids, values: list[bytes | None], width: int) -> tuple[Versions, Rows, Ids]:
     """Finds rows in the values of their fields, None or empty for a field that does not exist.
 

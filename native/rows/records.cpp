@@ -14,6 +14,7 @@
 #include "common/to_numpy.h"
 #include "rows/field_filter.h"
 #include "rows/records_module.h"
+#include "rows/redis_commands.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -90,6 +91,33 @@ nb::tuple encode_records(In1<std::uint64_t> ids, In1<std::int64_t> versions, In2
     starts.data[n] = static_cast<std::int64_t>(at);
   }
   return nb::make_tuple(records.array(at), starts.array(n + 1));
+}
+
+// A command HSET for each key: with the next fields, and the values between the next starts.
+nb::bytes hset_commands(const nb::list& keys, In1<std::uint16_t> counts, In2<std::uint8_t> fields,
+                        In1<std::uint8_t> values, In1<std::int64_t> starts) {
+  constexpr std::size_t kFrame = RedisCommands::kFrame;
+  const std::vector<Text> hashes = texts_of(keys);
+  const std::size_t n = fields.shape(0);
+  const std::size_t field_bytes = fields.shape(1);
+  require(counts.size() == hashes.size() && starts.size() == n + 1, "keys, fields and values differ in number");
+  std::size_t most = values.size() + n * (field_bytes + 2 * kFrame);
+  for (const Text& key : hashes) most += key.size + 3 * kFrame;
+  RedisCommands commands(most);
+  std::size_t at = 0;
+  for (std::size_t k = 0; k < hashes.size(); ++k) {
+    const std::size_t end = at + counts.data()[k];
+    require(end <= n, "there are fewer fields than the counts say");
+    commands.begin(2 + 2 * (end - at));
+    commands.word("HSET", 4);
+    commands.word(hashes[k].data, hashes[k].size);
+    for (; at < end; ++at) {
+      const std::int64_t start = starts.data()[at];
+      commands.word(fields.data() + at * field_bytes, field_bytes);
+      commands.word(values.data() + start, static_cast<std::size_t>(starts.data()[at + 1] - start));
+    }
+  }
+  return nb::bytes(commands.packed().data(), commands.packed().size());
 }
 
 // What a search for the record of a row in its field finds.
@@ -173,6 +201,7 @@ void bind_records(nb::module_& m) {
   m.def("addresses", &addresses, "ids"_a);
   m.def("ids_at", &ids_at, "place"_a, "names"_a);
   m.def("encode_records", &encode_records, "ids"_a, "versions"_a, "rows"_a);
+  m.def("hset_commands", &hset_commands, "keys"_a, "counts"_a, "fields"_a, "values"_a, "starts"_a);
   m.def("decode_records", &decode_records, "ids"_a, "values"_a, "width"_a);
   m.def("split_records", &split_records, "place"_a, "fields"_a, "values"_a, "width"_a);
 

@@ -28,6 +28,7 @@ from esd.services.domain.errors import FailedPrecondition
 _log = logging.getLogger(__name__)
 
 CLAIMS = b"esd:servers"
+CHANGES = b"esd:claims"  # on a single server: the number of claims so far, which renewals do not change
 LIFETIME_SECONDS = 10.0
 RENEWAL_SECONDS = 2.0  # between the renewals of a claim
 _LOOK_SECONDS = 0.25
@@ -106,6 +107,14 @@ class Claim:
         """Returns the command, with the key CLAIMS, that fails with StoreLost if another server has taken over."""
         return self._own(scripts.CONFIRM)
 
+    def reading(self) -> Command:
+        """Returns the command that reads the token of the shard's claim."""
+        return (b"HGET", CLAIMS, self._shard.index)
+
+    def is_own(self, token: Reply) -> bool:
+        """Returns whether the answer to `reading` says that the claim is in force."""
+        return bool(self._token) and token == self._token
+
     def leave(self) -> None:
         """Gives the claim back. Raises StoreLost if another server has taken over."""
         if self._token:
@@ -150,7 +159,8 @@ class Claim:
             _milliseconds(),
             _this_process(),
         )
-        command: Command = (b"EVAL", scripts.CLAIM, 1, CLAIMS, *arguments, *sorted(dead | {self._token}))
+        keys = (CLAIMS, CHANGES) if self._redis.spans_partitions else (CLAIMS,)
+        command: Command = (b"EVAL", scripts.CLAIM, len(keys), *keys, *arguments, *sorted(dead | {self._token}))
         (reply,) = self._redis.execute([CLAIMS], [command])
         if isinstance(reply, list):
             return _Holder.of(reply)

@@ -47,7 +47,7 @@ _NOT_IN_SCRIPTS = "The user executing the script can't run this command"
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # redis-py keeps only the text of this error
 
 # Errors that redis-py's parser raises, besides its own, on bytes that are not the Redis protocol.
-_SENSELESS = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+SENSELESS = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 # The server is up but cannot serve its data now: it is loading, changing its role, or moving slots.
 _PASSING = (
@@ -426,7 +426,7 @@ def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Reply]:
             pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
         try:
             replies: list[Reply] = pipeline.execute(raise_on_error=False)
-        except _SENSELESS as error:
+        except SENSELESS as error:
             raise exceptions.InvalidResponse from error
     for command, reply in zip(commands, replies, strict=True):
         if not isinstance(reply, Exception) and not is_answer(command, reply):

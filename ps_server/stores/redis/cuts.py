@@ -64,6 +64,7 @@ class RedisCuts:
         return block
 
     def put_back(self, cuts: Sequence[int]) -> int:
+        self._rows.settle()
         count = 0
         for cut in reversed(cuts):
             for place, name in self._hashes(cut):

@@ -5,6 +5,7 @@
         esd:pulse:<shard>:<..>   a number for each mark that rises with every ping of the shard's server: see trust.py
     esd:tables               hash: table name -> JSON of its specification
         esd:servers              hash: the server of each shard, and the time at which its claim expires: see claim.py
+        esd:claims               on a single server: the number of claims so far: see watched.py
     e:{<table>.<pp>}:<q>     hash of rows, a quarter of a partition: see records.py
     n:{<table>.<pp>}         hash: `rows` of the partition, `trainings` of all of them together, and how many more rows
                              than fields there are (`shared`)

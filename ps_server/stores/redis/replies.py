@@ -114,6 +114,7 @@ def _is_claim(reply: object, _: int) -> bool:
 
 _COMMANDS: Mapping[bytes | int, Fits] = {
     b"DEL": _is_count,
+    b"EXPIRE": _is_count,
     b"GET": _is_text_or_none,
     b"HDEL": _is_count,
     b"HGET": _is_text_or_none,

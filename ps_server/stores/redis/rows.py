@@ -16,6 +16,7 @@ from esd.ps_server.core.shard import Shard
 from esd.ps_server.stores.redis import layout, records, row_scripts
 from esd.ps_server.stores.redis.claim import CLAIMS, Claim
 from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply
+from esd.ps_server.stores.redis.insertions import Insertions, NewRows
 from esd.ps_server.stores.redis.scripts import REMOVE
 from esd.services.domain.rows import RowBlock
 from esd.services.domain.tables import TableSpec
@@ -72,7 +73,7 @@ class RedisRows:
         shard: Shard,
         redis: RedisConnection,
         claim: Claim,
-        written: native.FieldFilter | None,
+        insertions: Insertions | None,
     ) -> None:
         """Opens the rows of a table.
 
@@ -81,8 +82,8 @@ class RedisRows:
             shard: the partitions of this server.
             redis: where the rows are.
             claim: the claim of the shard.
-            written: all rows that were ever written, to which writes add theirs: Redis is not asked for others. None:
-                they are not known, because an earlier server has written some.
+            insertions: which know the rows that were ever written, so that Redis is not asked for others; None: an
+                earlier server may have written some.
         """
         self.hashes = layout.quarter_keys("e", spec.name)
         self.places = layout.places_of(shard.partitions)
@@ -93,7 +94,7 @@ class RedisRows:
         self._short = records.short_record_bytes(spec.row_width)
         self._redis = redis
         self._claim = claim
-        self._written = written
+        self._insertions = insertions
         counters = layout.partition_keys("n", spec.name)
         self._counters = [counters[partition] for partition in shard.partitions]
 
@@ -114,12 +115,16 @@ class RedisRows:
         return block
 
     def write_newer(self, block: RowBlock) -> NDArray[np.bool_]:
-        if self._written is not None:
-            self._written.add(block.ids)  # before the write, so that no reader takes a written row for an absent one
-        (stored,) = self._run(self._writing(block))
-        return cast("NDArray[np.bool_]", stored)
+        if self._insertions is None:
+            return self._write(block)
+        with self._insertions.taken(block.ids) as free:
+            new = free & (block.versions > 0)
+            # A few new rows among others are not worth commands of their own.
+            stored = self._insert(self._insertions, block, new) if 2 * new.sum() > len(new) else None
+            return self._write(block) if stored is None else stored
 
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
+        self.settle()
         _, commands = self._grouped(ids)
         return sum(
             self._redis.execute(
@@ -146,11 +151,20 @@ class RedisRows:
         return sum(map(layout.number, rows)), sum(map(layout.number, trainings))
 
     def clear(self) -> None:
+        self.settle()
         hashes = [[self.hashes[place] for place in part] for part in layout.quarters(self.places)]
         commands = [
             self._claim.script(REMOVE, [counter, *part]) for counter, part in zip(self._counters, hashes, strict=True)
         ]
         self._redis.execute(self._counters, commands)
+
+    def settle(self) -> None:
+        """Must be called before rows are removed or put back; after it, no earlier push runs any more in Redis.
+
+        Raises as `Claim.renew` does.
+        """
+        if self._insertions is not None:
+            self._insertions.settle()
 
     def scan_hash(self, key: bytes) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yields the fields and values of one hash, in pieces."""
@@ -177,7 +191,39 @@ class RedisRows:
 
     def _may_be_written(self, ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Returns which rows Redis may have, bool [r]."""
-        return np.ones(len(ids), np.bool_) if self._written is None else self._written.has(ids)
+        return np.ones(len(ids), np.bool_) if self._insertions is None else self._insertions.may_be_written(ids)
+
+    def _write(self, block: RowBlock) -> NDArray[np.bool_]:
+        """Stores the newer rows of a block by scripts."""
+        (stored,) = self._run(self._writing(block))
+        return cast("NDArray[np.bool_]", stored)
+
+    def _insert(self, insertions: Insertions, block: RowBlock, free: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+        """Stores the rows in free fields by plain commands, and the newer ones of the others by a script.
+
+        Returns:
+            Which were stored, bool [r]; None if nothing is known, so that all of them must be stored by scripts.
+        """
+        new = block[free]
+        groups, commands = self._grouped(new.ids)
+        if len(commands) != 1:  # too many for Redis to do nothing else meanwhile
+            return None
+        (rows,) = commands
+        versions = groups.arrange(new.versions)
+        packed, starts = native.encode_records(groups.arrange(new.ids), versions, groups.arrange(new.rows))
+        counts = np.frombuffer(rows.counts, "<u2")
+        names = np.frombuffer(rows.names, np.uint8).reshape(-1, records.NAME_BYTES)
+        others = self._writing(block[~free])
+        outcome = insertions.insert(
+            NewRows(rows.hashes, counts, names, versions, packed, starts, self.pre_image_prefix), others.commands
+        )
+        if outcome is None:
+            return None
+        inserted, replies = outcome
+        stored = np.empty(len(block), np.bool_)
+        stored[~free] = others.result(replies)
+        stored[free] = True if inserted else self._write(new)
+        return stored
 
     def _ask(self, step: _Step[T], *, certain: bool) -> T:
         """Runs a step that reads rows.

@@ -26,6 +26,7 @@ REMOVE = FENCED + b"return redis.call('UNLINK', unpack(KEYS, 2))"
 # milliseconds, <shard>:process, claims -> the number of claims so far. ARGV: shard, number of shards, a random text,
 # milliseconds to live, process; then tokens of claims whose processes have died. Returns the token, or a list that
 # describes a live claim in the way: of the same shard, or of any shard if the numbers of shards differ.
+# KEYS[2], on a single server: a counter of the claims, which watched.py watches.
 CLAIM = b"""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -45,6 +46,7 @@ end
 local token = string.format('%016.0f', redis.call('HINCRBY', KEYS[1], 'claims', 1)) .. '-' .. ARGV[3]
 redis.call('HSET', KEYS[1], ARGV[1], token, ARGV[1] .. ':of', ARGV[2],
   ARGV[1] .. ':until', string.format('%.0f', now + ARGV[4]), ARGV[1] .. ':process', ARGV[5])
+if KEYS[2] then redis.call('INCR', KEYS[2]) end
 return token
 """
 

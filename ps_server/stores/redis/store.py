@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import cast
 
-from esd.native.rows import FieldFilter
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import TableStore
 from esd.ps_server.stores.redis.checkpoints import RedisBlobs, RedisHistory, dense_key, history_key, parts_key
@@ -17,11 +16,13 @@ from esd.ps_server.stores.redis.claim import Claim
 from esd.ps_server.stores.redis.connection import Command, RedisAccess, connect
 from esd.ps_server.stores.redis.cuts import RedisCuts
 from esd.ps_server.stores.redis.earlier_format import EARLIER_FORMAT, convert
+from esd.ps_server.stores.redis.insertions import Insertions
 from esd.ps_server.stores.redis.layout import number, partition_keys
 from esd.ps_server.stores.redis.partials import RedisPartials
 from esd.ps_server.stores.redis.rows import RedisRows
 from esd.ps_server.stores.redis.sample_log import RedisLog, log_key
 from esd.ps_server.stores.redis.trust import MarkedConnection, check_configuration, check_rows
+from esd.ps_server.stores.redis.watched import WatchedTransactions
 from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
 from esd.services.domain.ids import PARTITIONS
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -51,7 +52,8 @@ class RedisStore:
         check_configuration(redis)
         self._redis = MarkedConnection(redis)
         self._claim = Claim(self._redis, shard)
-        self._written: dict[str, FieldFilter] = {}  # the rows of each table that this server has begun
+        self._transactions = WatchedTransactions(self._redis, self._claim) if redis.spans_partitions else None
+        self._begun: dict[str, Insertions] = {}  # for each table that this server has begun
         self._check_layout()
 
     def tables(self) -> list[TableSpec]:
@@ -66,11 +68,11 @@ class RedisStore:
         created, text = self._redis.execute([_TABLES, _TABLES], [write, (b"HGET", _TABLES, name)])
         self._fence(spec.name)
         if created:
-            self._written[spec.name] = FieldFilter()
+            self._begun[spec.name] = Insertions(self._transactions)
         return _decode(spec.name, text), bool(created)
 
     def open(self, spec: TableSpec) -> TableStore:
-        rows = RedisRows(spec, self._shard, self._redis, self._claim, self._written.get(spec.name))
+        rows = RedisRows(spec, self._shard, self._redis, self._claim, self._begun.get(spec.name))
         return TableStore(
             rows=rows,
             partials=RedisPartials(spec, self._shard, self._redis, self._claim, rows),
@@ -107,6 +109,8 @@ class RedisStore:
     def close(self) -> None:
         with suppress(EsdError):  # Redis may be gone already, or another server may have taken over
             self.release()
+        if self._transactions is not None:
+            self._transactions.close()
         self._redis.close()
 
     def _check_rows(self) -> None:

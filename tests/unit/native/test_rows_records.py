@@ -109,3 +109,15 @@ def test_rows_that_share_a_field_are_one_to_the_filter() -> None:
     first, *others = neighbours(7, 4)
     assert rows.add(np.array([first, others[0]])).tolist() == [True, False]
     assert rows.has(np.array(others)).all()
+
+
+def test_commands_are_in_the_protocol_of_redis() -> None:
+    fields = np.frombuffer(b"aabbcc", np.uint8).reshape(3, 2)
+    values = np.frombuffer(b"one\r\n" + b"x" * 1000, np.uint8)
+    starts, counts = np.array([0, 5, 5, 1005]), np.array([1, 2], np.uint16)
+    packed = native.hset_commands([b"k", b"key:2"], counts, fields, values, starts)
+    commands = [[b"HSET", b"k", b"aa", b"one\r\n"], [b"HSET", b"key:2", b"bb", b"", b"cc", b"x" * 1000]]
+    assert packed == b"".join(
+        b"*%d\r\n" % len(command) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in command)
+        for command in commands
+    )
