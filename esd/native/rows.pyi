@@ -99,11 +99,13 @@ class FieldFilter:
 
     def __init__(self) -> None: ...
     def add(self, ids: Ids) -> NDArray[np.bool_]:
-        """Adds the fields of rows. Returns which surely were not there, bool [r]: about one of 1,000 is taken for known
-        though it is new, more of them beyond 89 million."""
+        """Adds the fields of rows. Returns which are surely new, bool [r].
+
+        Of a thousand new ones up to five are taken for known, and more of them beyond 89 million.
+        """
 
     def has(self, ids: Ids) -> NDArray[np.bool_]:
-        """Returns which rows may be there, bool [r]: all whose fields were added, and of the others as many as above."""
+        """Returns which rows may be there, bool [r]: all that were added, and up to five of a thousand others."""
 
 class IdSet:
     """A set of ids, 11 to 14 bytes each. It is thread-safe.

@@ -1,7 +1,7 @@
 """A Redis that lies to a parameter server: a proxy before a real one twists the answers.
 
-A lie may keep the command from Redis. A parameter server that believes an impossible answer therefore acknowledges rows
-that are not stored.
+A lie may keep the command, or a whole transaction, from Redis. A parameter server that believes an impossible answer
+therefore acknowledges rows that are not stored.
 """
 
 from __future__ import annotations
@@ -77,14 +77,17 @@ class LyingRedis:
         try:
             with suppress(asyncio.IncompleteReadError, ConnectionError):
                 while True:
-                    command = await _whole(reader)
+                    commands = await _unit(reader)
                     lie, swallowed, closes = self._drawn()
-                    answer = lie
-                    if not swallowed:
-                        to_redis.write(command)
-                        answer = await _whole(redis)
-                        answer = self._shortened(answer) if lie else answer
-                    writer.write(answer)
+                    if swallowed:
+                        answers = [*_queued(len(commands)), lie]
+                    else:
+                        to_redis.write(b"".join(commands))
+                        answers = [await _whole(redis) for _ in commands]
+                        if lie:
+                            at = self._rng.randrange(len(answers))
+                            answers[at] = self._shortened(answers[at])
+                    writer.write(b"".join(answers))
                     await writer.drain()
                     if closes:
                         return
@@ -114,6 +117,20 @@ class LyingRedis:
             size, _, rest = body.partition(b"\r\n")
             return b"*%d\r\n%s" % (count - 1, rest[max(int(size[1:]), 0) + 2 * (size != b"$-1") :])
         return self._rng.choice(LIES)
+
+
+async def _unit(reader: asyncio.StreamReader) -> list[bytes]:
+    """Reads one command, or all of a transaction, which Redis runs as a whole."""
+    commands = [await _whole(reader)]
+    if commands[0].endswith(b"\r\nMULTI\r\n"):
+        while not commands[-1].endswith(b"\r\nEXEC\r\n"):
+            commands.append(await _whole(reader))
+    return commands
+
+
+def _queued(commands: int) -> list[bytes]:
+    """Returns the answers to all commands of a unit but the last."""
+    return [b"+OK\r\n", *[b"+QUEUED\r\n"] * (commands - 2)] if commands > 1 else []
 
 
 async def _whole(reader: asyncio.StreamReader) -> bytes:

@@ -1,5 +1,5 @@
 // The fields of the Redis store that may hold rows: a Bloom filter of addresses without their last byte, 2 to 8 bytes
-// per row. A field that was added is always found; one in a thousand others is found, too. It is thread-safe.
+// per row. A field that was added is always found; of a thousand others up to five are found, too. It is thread-safe.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-"""Rows that Redis cannot have, because the server that has begun their table has not written them: nobody asks it."""
+"""Rows that Redis cannot have, because the server that has begun their table has not written them, are not asked for."""
 
 from __future__ import annotations
 

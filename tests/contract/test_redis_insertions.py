@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 
 import numpy as np
@@ -105,7 +104,7 @@ def test_a_transaction_without_an_answer_does_not_run_after_the_rows_were_writte
     def keep(packed) -> None:
         nonlocal late
         late = b"".join(packed)
-        raise socket.timeout
+        raise TimeoutError
 
     watching.send_packed_command = keep
     kept_open, watching.disconnect = watching.disconnect, lambda: None

@@ -41,7 +41,9 @@ _READ_BYTES = 1 << 20  # larger reads from the socket make replies of a MiB abou
 _MOVES = 3  # how often a command may follow a hash slot that moves to another node
 _REPLICA_CHECK_SECONDS = 10.0  # a primary is asked this often whether it has a replica
 # Permissions of the user whom the URL names, and how Redis reports a command that it does not permit.
-_PERMISSIONS = "~* +@hash +@string +@stream +@keyspace +@scripting +@connection +info +time +wait +config|get"
+_PERMISSIONS = (
+    "~* +@hash +@string +@stream +@keyspace +@scripting +@transaction +@connection +info +time +wait +config|get"
+)
 _COMMAND = re.compile(r"run the '([^']+)' command")
 _NOT_IN_SCRIPTS = "The user executing the script can't run this command"
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # redis-py keeps only the text of this error

@@ -66,7 +66,7 @@ class _Running:
     done: threading.Event = field(default_factory=threading.Event)
 
     def writes_to(self, fields: NDArray[np.uint64]) -> bool:
-        """Returns whether it writes to one of these fields, in any order."""
+        """Returns whether it writes to one of some fields, in any order."""
         if not len(self.fields):
             return False
         at = np.minimum(np.searchsorted(self.fields, fields), len(self.fields) - 1)
@@ -93,7 +93,7 @@ class Insertions:
 
     @contextmanager
     def taken(self, ids: NDArray[np.uint64]) -> Iterator[NDArray[np.bool_]]:
-        """Takes the free fields among those of rows; yields which rows have them, bool [r].
+        """Takes the free fields of rows; yields which rows have a free one, bool [r].
 
         Waits for earlier pushes that are writing to one of the other fields.
         """
