@@ -1,4 +1,4 @@
-"""Rows that Redis cannot have, because the server that has begun their table has not written them, are not asked for."""
+"""Redis is not asked for rows that it cannot have: the server that has begun their table has not written them."""
 
 from __future__ import annotations
 
