@@ -86,6 +86,12 @@ class Insertions:
         self._running: list[_Running] = []
         self._lock = threading.Lock()
         self._tables: set[bytes] = set()  # keys of hashes that are tables, not lists
+        self._image_prefix = b""  # of those that have pre-images
+
+    @property
+    def possible(self) -> bool:
+        """Whether rows can be written without a script."""
+        return self._transactions is not None and self._transactions.permitted
 
     def may_be_written(self, ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Returns which rows Redis may have, bool [r]."""
@@ -126,6 +132,8 @@ class Insertions:
         """
         if self._transactions is None:
             return None
+        if rows.image_prefix != self._image_prefix:
+            self._tables, self._image_prefix = set(), rows.image_prefix
         images = [rows.image_prefix + key[2:] for key in rows.hashes] if rows.image_prefix else []
         short = [*images, *(rows.hashes if rows.starts[1] < _SHORT else [])]
         lists = [key for key in dict.fromkeys(short) if key not in self._tables]

@@ -120,7 +120,8 @@ class RedisRows:
         with self._insertions.taken(block.ids) as free:
             new = free & (block.versions > 0)
             # A few new rows among others are not worth commands of their own.
-            stored = self._insert(self._insertions, block, new) if 2 * new.sum() > len(new) else None
+            worth = self._insertions.possible and 2 * new.sum() > len(new)
+            stored = self._insert(self._insertions, block, new) if worth else None
             return self._write(block) if stored is None else stored
 
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:

@@ -48,14 +48,18 @@ class Outcome:
 
 
 class WatchedTransactions:
-    """Transactions on a single server. Thread-safe."""
+    """Transactions on a single server. Thread-safe.
+
+    Attributes:
+        permitted: whether Redis permits them to our user, as far as is known.
+    """
 
     def __init__(self, redis: RedisConnection, claim: Claim) -> None:
         self._redis = redis
         self._claim = claim
         self._idle: list[AbstractConnection] = []  # which watch, while our claim is in force
         self._lock = threading.Lock()
-        self._permitted = True
+        self.permitted = True
         self._lost = self._settled = 0  # transactions without an answer, and those of them that cannot run any more
 
     def run(self, packed: Sequence[bytes], count: int, then: Sequence[Command]) -> Outcome | None:
@@ -121,7 +125,7 @@ class WatchedTransactions:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        if not self._permitted:
+        if not self.permitted:
             return None
         connection = self._opened()
         try:
@@ -130,7 +134,7 @@ class WatchedTransactions:
         except _AWAY:
             connection.disconnect()  # type: ignore[no-untyped-call]
             return None
-        self._permitted = not isinstance(watched[0], exceptions.NoPermissionError)
+        self.permitted = not isinstance(watched[0], exceptions.NoPermissionError)
         return connection if self._watches(connection, watched) else None
 
     def _opened(self) -> AbstractConnection:
