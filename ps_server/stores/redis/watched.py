@@ -12,6 +12,7 @@ claims, so that Redis runs none of these any more; every other write to the same
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -181,19 +182,21 @@ def _expect(connection: AbstractConnection, answers: bytes) -> None:
     """Reads the answers to the commands before EXEC. Raises InvalidResponse if they are others.
 
     Redis sends each of them when it has read its command, some at a time. To wake up for each part takes longer than to
-    read all of them, so the socket waits for their number of bytes, which no error falls short of.
+    read all of them, so the first read waits for their number of bytes, which no error falls short of. Under TLS the
+    socket's bytes are others.
     """
     opened: socket.socket | None = connection._sock  # noqa: SLF001 - redis-py has no other way to the socket
     if opened is None:
         raise exceptions.ConnectionError
     received, size = memoryview(bytearray(len(answers))), 0
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(answers))
+    if not isinstance(opened, ssl.SSLSocket):
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(answers))
     while size < len(answers):
         more = opened.recv_into(received[size:])
         if not more:
             raise exceptions.ConnectionError
         size += more
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
     if received != answers:
         raise exceptions.InvalidResponse
 
