@@ -393,7 +393,7 @@ class RunOptions:
 
 def plain(options: RunOptions) -> dict[str, Any]:
     """Returns options as values of JSON. A schema is named by its file, or left out."""
-    given = {option.name: getattr(options, option.name) for option in fields(options)}
+    given = {option.name: getattr(options, option.name) for option in fields(RunOptions)}
     if not isinstance(options.schema, Path):
         del given["schema"]
     return {

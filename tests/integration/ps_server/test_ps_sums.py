@@ -21,7 +21,7 @@ from esd.services.domain.errors import (
 from esd.services.domain.sum_pieces import LONGEST_PIECE, PIECE_BYTES, SumMember
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.runtime import metrics
-from esd.services.wire.sums import encode_member
+from esd.services.wire.sums import MAX_MESSAGE_BYTES, encode_member
 from tests.support.ps_client import Client
 from tests.support.sums import RawSums, member, piece, sums
 
@@ -210,7 +210,7 @@ async def test_memory_is_bounded_and_the_sum_is_complete_nevertheless(start):
         await second.joined()
         done, _ = await asyncio.wait([sending], timeout=2)
         assert not done
-        assert metrics.SUM_HELD_BYTES.collect()[0].samples[0].value <= limit + 2 * LONGEST_PIECE
+        assert metrics.SUM_HELD_BYTES.collect()[0].samples[0].value <= limit + 2 * MAX_MESSAGE_BYTES
         read = asyncio.gather(first.read_vector(length), second.read_vector(length))
         await first.send_vector(vector)
         await sending
@@ -229,7 +229,7 @@ async def test_a_worker_that_reads_no_sums_is_not_read_either(start):
         sending = [asyncio.create_task(stream.send_vector(vector)) for stream in (deaf, well)]
         with pytest.raises(EsdError, match="worker slot 0 has not taken the sums for"):
             await well.ended()
-        assert metrics.SUM_HELD_BYTES.collect()[0].samples[0].value <= 2 * limit + 4 * LONGEST_PIECE
+        assert metrics.SUM_HELD_BYTES.collect()[0].samples[0].value <= 2 * limit + 4 * MAX_MESSAGE_BYTES
         for task in sending:
             task.cancel()
         await asyncio.gather(*sending, return_exceptions=True)

@@ -31,8 +31,8 @@ def ratings(tmp_path):
 def counted(monkeypatch):
     """One entry for every time that a data set was really counted."""
     calls = []
-    counter = distinct_module.DistinctIds
-    monkeypatch.setattr(distinct_module, "DistinctIds", lambda: calls.append(1) or counter())
+    counter = distinct_module.native.DistinctIds
+    monkeypatch.setattr(distinct_module.native, "DistinctIds", lambda: calls.append(1) or counter())
     return calls
 
 

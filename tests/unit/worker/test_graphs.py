@@ -64,7 +64,8 @@ def test_an_exported_model_computes_the_same_scores(make_job, tmp_path, name):
         given = {name: value.numpy() for name, value in zip(names, inputs, strict=True)}
         np.testing.assert_allclose(OnnxNetwork(tmp_path / "model.onnx")(given), expected.numpy(), rtol=0, atol=1e-5)
         np.testing.assert_array_equal(TorchNetwork(tmp_path, job)(given), expected.numpy())
-    _check_other_parameters(job, model, tmp_path, given, inputs)
+    if model.state_dict():  # the models of graphs have rows alone
+        _check_other_parameters(job, model, tmp_path, given, inputs)
 
 
 def _check_other_parameters(job, model, folder, given, inputs):
