@@ -382,6 +382,8 @@ def _arrow(frame: Frame, columns: Collection[str]) -> pa.Table:
     Of pandas' frames the other columns are not converted. Neither is the description made that pyarrow adds for the
     way back to pandas, which would take longer than the conversion of one row.
     """
+    if isinstance(frame, pa.Table):
+        return frame  # pyarrow before 25 crashes on some types where it converts its own table
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(frame, pandas.DataFrame):
         return pa.table(frame)
