@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,9 +37,13 @@ class RawSums:
         self._pieces: list[SumPiece] = []  # that have come with the one that was read last
 
     async def send(self, *messages: bytes) -> None:
-        with domain_errors():
-            for message in messages:
-                await self._call.write(message)
+        for message in messages:
+            try:
+                with domain_errors():
+                    await self._call.write(message)
+            except asyncio.InvalidStateError:  # the server has ended the stream: its status says why
+                await self.ended()
+                return
 
     async def send_vector(self, vector: NDArray[np.float32], iteration: int = 0, number: int = 0) -> None:
         for name in pieces_of_shard(iteration, number, vector, 0, 1):
