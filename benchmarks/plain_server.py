@@ -145,6 +145,7 @@ class PlainServer:
     def __init__(self, workers: int, parameters: Parameters) -> None:
         self._parameters = parameters
         self._parts: list[Sent | None] = [None] * workers
+        self._left = False  # whether a worker had left when all came
         self._all_here = threading.Barrier(workers, self._train, _LONGEST_WAIT)
 
     def serve(self, listening: socket.socket) -> None:
@@ -162,19 +163,32 @@ class PlainServer:
         messages, ids = Messages(connection), np.empty(0, np.uint64)
         try:
             while True:
-                self._parts[rank] = Sent(ids, messages.floats().reshape(-1, DIM), messages.floats())
-                ids = messages.ids()
+                self._parts[rank], ids = self._received(messages, ids)
                 self._all_here.wait()
+                if self._left:
+                    return
                 messages.send(self._parameters.look_up(ids), self._parameters.dense)
-        except (EOFError, ConnectionError, threading.BrokenBarrierError):
+        except (ConnectionError, threading.BrokenBarrierError):
             self._all_here.abort()
         finally:
             connection.close()
 
+    @staticmethod
+    def _received(messages: Messages, ids: Ids) -> tuple[Sent | None, Ids]:
+        """Returns the gradients of the last ids and the ids of the next samples, or None when the worker has left."""
+        try:
+            return Sent(ids, messages.floats().reshape(-1, DIM), messages.floats()), messages.ids()
+        except (EOFError, ConnectionError):
+            return None, ids
+
     def _train(self) -> None:
-        """Trains when all workers have come, no row being looked up meanwhile. First messages have no gradients."""
-        parts = [part for part in self._parts if part is not None and len(part.dense)]
-        if parts:
+        """Trains when all workers have come, no row being looked up meanwhile. First messages have no gradients.
+
+        A worker that has left comes, too: until then, the others' last answers may be on their way.
+        """
+        parts = [part for part in self._parts if part is not None]
+        self._left = len(parts) < len(self._parts)
+        if not self._left and len(parts[0].dense):
             self._parameters.train(parts)
 
 
