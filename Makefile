@@ -22,7 +22,7 @@ help:
 	@echo "make protos   regenerates the code in protos/"
 	@echo "make services rewrites what follows from esd/cluster/services.toml and from the values of the chart"
 	@echo "make chart    lints and renders the chart, and checks it against the schemas of Kubernetes"
-	@echo "make docs     regenerates docs/reference/"
+	@echo "make docs     regenerates docs/reference/ and docs/quickstart.ipynb"
 	@echo "make site     makes build/site, the documentation as a site with search"
 	@echo "make figures  measures the costs and counts that README and docs quote, and writes them; some minutes"
 	@echo "make figures-check  the same, and only says what is stale"
@@ -85,6 +85,7 @@ chart: setup
 
 docs: setup
 	$(VENV)/bin/python -m scripts.reference
+	$(VENV)/bin/python -m scripts.notebook
 
 site: setup
 	$(VENV)/bin/sphinx-build --fail-on-warning --quiet -c docs/site docs build/site

@@ -18,6 +18,14 @@ source_suffix = {".md": "markdown"}
 html_theme = "furo"
 html_title = f"ESD {version}"
 html_favicon = "../../dispatcher/service/page/static/icon.svg"
+templates_path, html_static_path = ["templates"], ["static"]
+html_css_files, html_js_files = ["versions.css"], ["versions.js"]
+html_sidebars = {  # those of the theme, and the switch between versions
+    "**": [
+        *("sidebar/brand.html", "versions.html", "sidebar/search.html"),
+        *("sidebar/scroll-start.html", "sidebar/navigation.html", "sidebar/scroll-end.html"),
+    ]
+}
 
 default_role = "code"  # `name` in docstrings, as in Markdown
 myst_heading_anchors = 4  # as GitHub has them, to which the pages link

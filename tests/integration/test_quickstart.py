@@ -1,28 +1,35 @@
-"""The quick start of the documentation: its code runs from top to bottom, as the cells of a notebook do."""
+"""The quick start of the documentation: a notebook that is the page, and that runs in a kernel from top to bottom."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).parents[2]
+import nbformat
+from nbclient import NotebookClient
+
+from scripts.notebook import NOTEBOOK, PAGE, ROOT, notebook
 
 
-def test_the_quick_start_runs(tmp_path: Path) -> None:
-    cells = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "docs" / "quickstart.md").read_text(), re.MULTILINE | re.DOTALL
-    )
-    assert len(cells) == 4
-    program = tmp_path / "quickstart.py"
-    program.write_text("\n".join(cells))
-    ran = subprocess.run(
-        [sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    (auc,) = re.findall(r"'auc': ([0-9.]+)", ran.stdout)
-    assert float(auc) > 0.7, ran.stdout
-    assert re.search(r"^\d+\.\d s on the links$", ran.stdout, re.MULTILINE)
-    assert len(re.findall(r"^\d +\d+ +\d+ .* 0\.\d+$", ran.stdout, re.MULTILINE)) == 5, "five visits with scores"
+def test_the_notebook_is_the_page():
+    assert (ROOT / NOTEBOOK).read_text() == notebook(), "run `make docs`"
+    code = re.findall(r"^```python\n(.*?)\n```", (ROOT / PAGE).read_text(), re.MULTILINE | re.DOTALL)
+    cells = nbformat.read(ROOT / NOTEBOOK, as_version=4).cells
+    assert [cell.source for cell in cells if cell.cell_type == "code"] == code
+
+
+def test_the_notebook_runs(tmp_path: Path):
+    run = nbformat.read(ROOT / NOTEBOOK, as_version=4)
+    NotebookClient(run, timeout=280, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    _, _, training, scoring = (printed(cell) for cell in run.cells if cell.cell_type == "code")
+    (auc,) = re.findall(r"'auc': ([0-9.]+)", training)
+    assert float(auc) > 0.7, training
+    assert re.search(r"^\d+\.\d s on the links$", training, re.MULTILINE)
+    assert len(re.findall(r"^\d +\d+ +\d+ .* 0\.\d+$", scoring, re.MULTILINE)) == 5, "five visits with scores"
     assert (tmp_path / "model" / "MLmodel").is_file()
+
+
+def printed(cell: Any) -> str:
+    """Returns all that a cell has printed."""
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")

@@ -33,6 +33,7 @@ class Browser:
     Attributes:
         complaints: errors that the page wrote to the console or did not catch.
         requested: URLs that the page asked for.
+        address: URL of the page.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -43,6 +44,8 @@ class Browser:
         self._numbers = itertools.count(1)
         self.complaints: list[str] = []
         self.requested: list[str] = []
+        self.address = ""
+        self._moved = asyncio.Event()
 
     async def listen(self) -> None:
         """Reads the messages of the browser until it ends."""
@@ -52,6 +55,9 @@ class Browser:
                 self._answers.pop(said["id"]).set_result(said)
             elif said["method"] == "Network.requestWillBeSent":
                 self.requested.append(said["params"]["request"]["url"])
+            elif said["method"] == "Page.frameNavigated":
+                self.address = said["params"]["frame"]["url"]
+                self._moved.set()
             elif said["method"] in ("Runtime.exceptionThrown", "Log.entryAdded"):
                 self.complaints.append(json.dumps(said["params"]))
 
@@ -95,6 +101,13 @@ class Browser:
             f"new Promise(done => {{ const look = () => ({condition}) ? done(true) : setTimeout(look, 50); look(); }})"
         )
         await asyncio.wait_for(self.run(script), seconds)
+
+    async def arrive(self, url: str, seconds: float = 60) -> None:
+        """Returns when the page has led to another one, in which a script of the former page would not go on."""
+        async with asyncio.timeout(seconds):
+            while self.address != url:
+                self._moved.clear()
+                await self._moved.wait()
 
     async def screenshot(self) -> bytes:
         """The whole page, as a PNG."""
