@@ -32,7 +32,8 @@ def read(
     samples before it.
 
     Args:
-        source: a file, a folder or a pattern (Parquet, Arrow, CSV); or a frame of pandas, polars or pyarrow.
+        source: a file, a folder or a pattern (Parquet, Arrow, CSV), also in an object store (`s3://bucket/day=*`,
+            `gs://`); or a frame of pandas, polars or pyarrow.
         schema: the roles of the columns, or the path of a TOML file with them (`--schema`).
         batch_size: largest number of samples of a batch.
         skip_bad: number of malformed rows to skip before a malformed row is an error.

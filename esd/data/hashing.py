@@ -20,12 +20,12 @@ from __future__ import annotations
 import hashlib
 import time
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esd.data.memory import recall, remember
+from esd.data.remote import DataFile, RemoteFile
 from esd.services.domain.ids import GOLDEN, mix64
 
 # Part of every data set's fingerprint. Raise it when any reader makes other ids, labels or features of the same input.
@@ -39,26 +39,30 @@ _WORTH_BYTES = 1 << 20  # of a file whose hash is worth a file of its own
 _MASK = 2**64 - 1
 
 
-def file_fingerprint(path: Path) -> str:
+def file_fingerprint(path: DataFile) -> str:
     """Names a file's whole content: its size and a hash of it. The first call reads the file, at about 1 GB/s.
 
     Neither its name nor its time count, so a file that was copied or moved is the same. The hash is remembered as long
     as the file stays as it is, in other processes, too, unless the file is so small that it is read as fast.
     """
-    stat = path.stat()
-    if stat.st_size < _WORTH_BYTES:
-        return f"{stat.st_size} bytes, {_content(path)}"
-    # Whoever changes a file's content changes ctime, which no program can set back.
-    state = f"{path.resolve()} {stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
+    if isinstance(path, RemoteFile):
+        state, changed_ns, size = path.state()
+    else:
+        stat = path.stat()
+        # Whoever changes a file's content changes ctime, which no program can set back.
+        state = f"{path.resolve()} {stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
+        changed_ns, size = stat.st_ctime_ns, stat.st_size
+    if size < _WORTH_BYTES:
+        return f"{size} bytes, {_content(path)}"
     known = recall(_CONTENT, state)
     if not isinstance(known, str):
         known = _content(path)
-        if time.time_ns() - stat.st_ctime_ns > _CLOCK_STEP_NS:
+        if time.time_ns() - changed_ns > _CLOCK_STEP_NS:
             remember(_CONTENT, state, known)
-    return f"{stat.st_size} bytes, {known}"
+    return f"{size} bytes, {known}"
 
 
-def _content(path: Path) -> str:
+def _content(path: DataFile) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
 from esd.data.hashing import file_fingerprint
+from esd.data.remote import DataFile
 from esd.services.domain.errors import InvalidArgument
 
 
@@ -20,9 +20,9 @@ class KnownFiles:
         files: the files, in the order of the stream.
     """
 
-    def __init__(self, files: Sequence[Path]) -> None:
+    def __init__(self, files: Sequence[DataFile]) -> None:
         self._files = tuple(files)
-        self._known: dict[Path, str] = {}
+        self._known: dict[DataFile, str] = {}
 
     @property
     def content(self) -> str:
@@ -36,7 +36,7 @@ class KnownFiles:
             content.update(f"{self.content_of(file)}\n".encode())
         return f"{len(self._files)} files {content.hexdigest()}"
 
-    def content_of(self, file: Path) -> str:
+    def content_of(self, file: DataFile) -> str:
         """Names the content of one file, which is read for it. Later readings must find the same.
 
         Raises:
@@ -54,7 +54,7 @@ class KnownFiles:
             )
         return found
 
-    def expect_unchanged(self, file: Path) -> None:
+    def expect_unchanged(self, file: DataFile) -> None:
         """Checks a file that is opened next. Files whose content nothing depends on yet may change.
 
         Raises:

@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext
 from itertools import islice
-from pathlib import Path
 from typing import Protocol
 
+from esd.data.remote import DataFile
 from esd.services.domain.errors import InvalidArgument
 
 BLOCK_BYTES = 1 << 20
@@ -46,7 +46,7 @@ def line_blocks(file: ByteStream) -> Iterator[bytes]:
         yield rest
 
 
-def first_lines(path: Path) -> bytes:
+def first_lines(path: DataFile) -> bytes:
     """Returns the beginning of a file, 1 or 2 MiB that end where a line ends, or the whole of a smaller one.
 
     Raises:
@@ -56,7 +56,7 @@ def first_lines(path: Path) -> bytes:
         return b"".join(islice(blocks, 2))  # the last line is a block of its own if the file ends within it
 
 
-def read_line_blocks(path: Path) -> Generator[bytes]:
+def read_line_blocks(path: DataFile) -> Generator[bytes]:
     """Yields the blocks of a file; gzip is recognised by its content.
 
     Raises:
@@ -64,7 +64,8 @@ def read_line_blocks(path: Path) -> Generator[bytes]:
     """
     try:
         with path.open("rb") as raw:
-            size = os.fstat(raw.fileno()).st_size
+            size = raw.seek(0, os.SEEK_END)
+            raw.seek(0)
             packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
             raw.seek(0)
             with gzip.GzipFile(fileobj=raw) if packed else nullcontext(raw) as file:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from esd.data.dataset import Dataset
 from esd.data.paths import find_files
+from esd.data.remote import DataFile
 from esd.services.domain.errors import InvalidArgument
 
 
@@ -32,7 +33,7 @@ class ReadRequest:
     skip_bad: int = 0
     folder: Path = Path()
 
-    def files(self) -> tuple[Path, ...]:
+    def files(self) -> tuple[DataFile, ...]:
         """Returns the files that the argument stands for, in the order of esd/data/paths.py; at least one.
 
         Raises:

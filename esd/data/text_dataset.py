@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from esd.data.dataset import columns_of
 from esd.data.hashing import READER_VERSION
@@ -12,6 +11,7 @@ from esd.data.known_files import KnownFiles
 from esd.data.lines import first_lines, read_line_blocks
 from esd.data.reader import ReadRequest
 from esd.data.records import RecordReader, Records, TextFormat
+from esd.data.remote import DataFile
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import single_ids
@@ -56,7 +56,7 @@ class TextFiles:
         InvalidArgument: a file does not exist, cannot be read, has no records or is of another format.
     """
 
-    def __init__(self, text_format: TextFormat, files: tuple[Path, ...], skip_bad: int) -> None:
+    def __init__(self, text_format: TextFormat, files: tuple[DataFile, ...], skip_bad: int) -> None:
         reader = RecordReader(text_format, skip_bad)
         for file in files:
             reader.check_beginning(str(file), first_lines(file))
@@ -101,7 +101,7 @@ class TextDataset:
     endless = False
     samples: int | None = None
 
-    def __init__(self, source: TextSource, files: tuple[Path, ...], batch_size: int, skip_bad: int) -> None:
+    def __init__(self, source: TextSource, files: tuple[DataFile, ...], batch_size: int, skip_bad: int) -> None:
         self._source = source
         self._files = TextFiles(source.text_format, files, skip_bad)
         self._batch_size = batch_size

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -28,6 +27,7 @@ from esd.data.lines import first_lines, read_line_blocks
 from esd.data.paths import find_files
 from esd.data.reader import ReadRequest
 from esd.data.records import Column, Kind, RecordReader, TextFormat
+from esd.data.remote import DataFile
 from esd.data.schema import TableOptions
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
@@ -167,11 +167,11 @@ def _norm(options: dict[str, str]) -> float:
     return norm
 
 
-def _files_of_parts(files: tuple[Path, ...]) -> dict[str, Path]:
+def _files_of_parts(files: tuple[DataFile, ...]) -> dict[str, DataFile]:
     """Returns the file of each part, in the order of `_PARTS`; a file alone is the part `train`."""
     if len(files) == 1:
         return {"train": files[0]}
-    found: dict[str, Path] = {}
+    found: dict[str, DataFile] = {}
     for part in _PARTS:
         named = [file for file in files if part in file.name.lower()]
         if len(named) > 1:
@@ -183,7 +183,7 @@ def _files_of_parts(files: tuple[Path, ...]) -> dict[str, Path]:
     return found
 
 
-def _read(files: dict[str, Path], skip_bad: int) -> tuple[Triples, int]:
+def _read(files: dict[str, DataFile], skip_bad: int) -> tuple[Triples, int]:
     """Returns the numbered triples of all parts, and how many malformed lines were skipped."""
     hashed, skipped = {}, 0
     for part, file in files.items():
@@ -200,7 +200,7 @@ def _read(files: dict[str, Path], skip_bad: int) -> tuple[Triples, int]:
     return Triples(numbered, entities, relations), skipped
 
 
-def _hashes(file: Path, skip_bad: int) -> tuple[NDArray[np.uint64], int]:
+def _hashes(file: DataFile, skip_bad: int) -> tuple[NDArray[np.uint64], int]:
     """Returns the hashes of head, relation and tail of each triple of a file, uint64 [n, 3], and the lines skipped."""
     first, _, rest = first_lines(file).partition(b"\n")
     counted = first.strip().isdigit()

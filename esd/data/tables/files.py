@@ -23,6 +23,7 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from esd.data.paths import folder_values
+from esd.data.remote import REQUEST_BYTES, DataFile, RemoteFile
 from esd.data.tables.quotes import quoted_over_lines, swallows_rows
 from esd.data.tables.text_reader import Ragged, TextReader
 from esd.data.tables.text_stream import MAX_LINE_BYTES, SUBSTITUTE, TextStream
@@ -86,19 +87,19 @@ class Outline:
     rows: int | None = None
 
 
-def is_text(file: Path) -> bool:
+def is_text(file: DataFile) -> bool:
     """Tells whether a file's values are written as texts."""
     return _text_ending(file) in _DELIMITERS
 
 
-def recognised(file: Path) -> bool:
+def recognised(file: DataFile) -> bool:
     """Tells whether a file has the first bytes of a Parquet or an Arrow file."""
     with suppress(OSError), file.open("rb") as opened:
-        return file.is_file() and opened.read(4) in _MAGIC
+        return opened.read(4) in _MAGIC
     return False
 
 
-def outline(file: Path) -> Outline:
+def outline(file: DataFile) -> Outline:
     """Looks at a file: at its metadata, or at the first few megabytes of texts.
 
     Raises:
@@ -114,7 +115,7 @@ def outline(file: Path) -> Outline:
         return Outline(columns, frozenset(texts), empty, rows)
 
 
-def _look(file: Path) -> tuple[pa.Schema, bool, int | None]:
+def _look(file: DataFile) -> tuple[pa.Schema, bool, int | None]:
     if is_text(file):
         found: list[str] = []
         options = pyarrow.csv.ConvertOptions(null_values=_ABSENT_TEXTS, strings_can_be_null=False)
@@ -125,13 +126,14 @@ def _look(file: Path) -> tuple[pa.Schema, bool, int | None]:
             raise InvalidArgument(f"data file {file}: {found[0]}")
         return columns, empty, None
     if _format(file) == ".parquet":
-        metadata = pyarrow.parquet.read_metadata(file)
+        with _source(file) as source:
+            metadata = pyarrow.parquet.read_metadata(source)
         return metadata.schema.to_arrow_schema(), metadata.num_rows == 0, metadata.num_rows
     with _open_arrow(file, [0]) as (columns, reader):
         return columns, not any(len(reader.get_batch(at)) for at in range(reader.num_record_batches)), None
 
 
-def _format(file: Path) -> str:
+def _format(file: DataFile) -> str:
     """Returns the ending that a file's format has."""
     if file.name.lower().endswith(ENDINGS):
         return file.suffix.lower()
@@ -144,7 +146,7 @@ def _left_out(_number: int, _wrong: str) -> None:
 
 
 def pieces(
-    file: Path, categories: Sequence[str], numbers: Sequence[str], ragged: Ragged = _left_out
+    file: DataFile, categories: Sequence[str], numbers: Sequence[str], ragged: Ragged = _left_out
 ) -> Iterator[Piece]:
     """Reads columns of a file, in the order of its rows, in pieces of at most `ROWS` rows.
 
@@ -175,7 +177,7 @@ def pieces(
             yield replace(piece, batch=batch)
 
 
-def _stated_by_folders(file: Path, columns: Sequence[str]) -> dict[str, str | None]:
+def _stated_by_folders(file: DataFile, columns: Sequence[str]) -> dict[str, str | None]:
     values = folder_values(file)
     wanted = [name for name in dict.fromkeys(columns) if name in values]
     present = _look(file)[0].names if wanted else ()
@@ -198,14 +200,21 @@ def whole(batch: pa.RecordBatch, numbers: Sequence[str]) -> pa.RecordBatch:
     return batch
 
 
-def _of_parquet(file: Path, categories: Sequence[str], numbers: Sequence[str]) -> Iterator[Piece]:
-    found = pyarrow.parquet.read_metadata(file)
+def _of_parquet(file: DataFile, categories: Sequence[str], numbers: Sequence[str]) -> Iterator[Piece]:
+    with _source(file) as source:
+        yield from _of_open_parquet(source, categories, numbers, isinstance(file, RemoteFile))
+
+
+def _of_open_parquet(
+    source: pa.NativeFile, categories: Sequence[str], numbers: Sequence[str], remote: bool
+) -> Iterator[Piece]:
+    found = pyarrow.parquet.read_metadata(source)
     types = found.schema.to_arrow_schema()
     # A text that comes often is stored and hashed once.
     texts = [name for name in categories if kinds.is_string(types.field(name).type)]
-    options = {"read_dictionary": texts, "pre_buffer": False, "page_checksum_verification": True}
+    options = {"read_dictionary": texts, "pre_buffer": remote, "page_checksum_verification": True}
     columns = [*categories, *numbers]
-    with pyarrow.parquet.ParquetFile(file, metadata=found, **options) as opened:
+    with pyarrow.parquet.ParquetFile(source, metadata=found, **options) as opened:
         first = 0
         for group in range(opened.num_row_groups):
             rows = _rows_at_once(found.row_group(group), set(columns))
@@ -222,7 +231,7 @@ def _rows_at_once(group: pyarrow.parquet.RowGroupMetaData, columns: set[str]) ->
     return max(1, min(ROWS, _VALUES * rows // max(1, values)))
 
 
-def _of_arrow(file: Path, columns: Sequence[str]) -> Iterator[Piece]:
+def _of_arrow(file: DataFile, columns: Sequence[str]) -> Iterator[Piece]:
     indices = list(map(_look(file)[0].get_field_index, columns))
     with _open_arrow(file, indices) as (_, reader):
         first = 0
@@ -232,7 +241,7 @@ def _of_arrow(file: Path, columns: Sequence[str]) -> Iterator[Piece]:
                 first += len(batch)
 
 
-def _of_text(file: Path, columns: Sequence[str], ragged: Ragged) -> Iterator[Piece]:
+def _of_text(file: DataFile, columns: Sequence[str], ragged: Ragged) -> Iterator[Piece]:
     # Numbers are texts, too, so that one that is none is a mistake of its row, and not of the file.
     types = dict.fromkeys(columns, pa.string())
     options = pyarrow.csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False)
@@ -288,10 +297,9 @@ def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def _open_arrow(file: Path, columns: list[int]) -> Iterator[tuple[pa.Schema, pa.ipc.RecordBatchFileReader]]:
+def _open_arrow(file: DataFile, columns: list[int]) -> Iterator[tuple[pa.Schema, pa.ipc.RecordBatchFileReader]]:
     """Opens a file for its columns of these numbers. Yields all of its columns, and the reader of these."""
-    # Without a memory map: a process dies (SIGBUS) that reads in the map of a file which is cut meanwhile.
-    with pa.OSFile(str(file)) as source:
+    with _source(file) as source:
         start = source.read(4)
         if start in _OTHERS:
             raise InvalidArgument(
@@ -306,7 +314,7 @@ def _open_arrow(file: Path, columns: list[int]) -> Iterator[tuple[pa.Schema, pa.
 
 @contextmanager
 def _open_text(
-    file: Path, convert: pyarrow.csv.ConvertOptions, ragged: Ragged, names: Sequence[str] | None = None
+    file: DataFile, convert: pyarrow.csv.ConvertOptions, ragged: Ragged, names: Sequence[str] | None = None
 ) -> Iterator[tuple[TextReader, TextStream]]:
     separator = delimiter(file)
     refused: list[tuple[int, InvalidArgument]] = []
@@ -319,7 +327,7 @@ def _open_text(
             raise
 
     try:
-        with pa.input_stream(str(file), compression=_compression(file)) as source:
+        with _unpacked(file) as source:
             stream = TextStream(source, file)
             reader = TextReader(stream, separator, convert, reported, _CSV_BYTES, names)
             if stream.substituted and any(SUBSTITUTE in name for name in reader.schema.names):
@@ -338,25 +346,25 @@ def _open_text(
         _check_swallowed(file, separator, len(names or reader.schema))
 
 
-def _check_quotes(file: Path, separator: str) -> None:
+def _check_quotes(file: DataFile, separator: str) -> None:
     """Refuses a file with a quote that is not closed: the rest of the file would be a part of its value."""
     for each in quoted_over_lines(file, separator):
         if each.end is None:
             raise InvalidArgument(f"data file {file}: {each}")
 
 
-def _check_swallowed(file: Path, separator: str, columns: int) -> None:
+def _check_swallowed(file: DataFile, separator: str, columns: int) -> None:
     """Refuses a file with rows inside a value of a column that is not read."""
     for each in quoted_over_lines(file, separator, columns):
         if each.swallows_rows:
             raise InvalidArgument(f"data file {file}: {each}, and the lines between look like rows")
 
 
-def delimiter(file: Path) -> str:
+def delimiter(file: DataFile) -> str:
     """Returns the delimiter of a file of texts: the one that parts its header into the most columns."""
-    if _compression(file):
+    if _is_packed(file):
         _expect_gzip(file)
-    with pa.input_stream(str(file), compression=_compression(file)) as source:
+    with _unpacked(file) as source:
         content = source.read(_HEADER_BYTES)
     for mark, encoding in _ENCODINGS.items():
         if content.startswith(mark):
@@ -371,11 +379,23 @@ def delimiter(file: Path) -> str:
     return max(_DELIMITERS[_text_ending(file)], key=header.count)
 
 
-def _compression(file: Path) -> str | None:
-    return "gzip" if file.suffix.lower() == ".gz" else None
+def _source(file: DataFile) -> pa.NativeFile:
+    # Without a memory map: a process dies (SIGBUS) that reads in the map of a file which is cut meanwhile.
+    return file.source() if isinstance(file, RemoteFile) else pa.OSFile(str(file))
 
 
-def _expect_gzip(file: Path) -> None:
+def _unpacked(file: DataFile) -> pa.NativeFile:
+    source = _source(file)
+    if isinstance(file, RemoteFile):
+        source = pa.BufferedInputStream(source, REQUEST_BYTES)
+    return pa.CompressedInputStream(source, "gzip") if _is_packed(file) else source
+
+
+def _is_packed(file: DataFile) -> bool:
+    return file.suffix.lower() == ".gz"
+
+
+def _expect_gzip(file: DataFile) -> None:
     with file.open("rb") as opened:
         start = opened.read(4)
     kind = next((kind for beginning, kind in _NO_TEXTS.items() if start.startswith(beginning)), "not compressed")
@@ -383,16 +403,16 @@ def _expect_gzip(file: Path) -> None:
         raise InvalidArgument(f"data file {file} is {kind}, and its ending .gz says that it is compressed with gzip")
 
 
-def _text_ending(file: Path) -> str:
+def _text_ending(file: DataFile) -> str:
     return Path(file.name.lower().removesuffix(".gz")).suffix
 
 
 @contextmanager
-def _named(file: Path) -> Iterator[None]:
+def _named(file: DataFile) -> Iterator[None]:
     """Gives pyarrow's errors the name of the file, and finds out when that was cut, which no reader of texts tells."""
     cut = ""
     try:
-        before = file.stat()
+        before = None if isinstance(file, RemoteFile) else file.stat()
         try:
             yield
         finally:
@@ -408,8 +428,10 @@ def _named(file: Path) -> Iterator[None]:
         raise InvalidArgument(f"data file {file} cannot be read: {cut}")
 
 
-def _cut(file: Path, before: os.stat_result) -> str:
-    """Describes the loss of a file that was cut; empty: it was not, or another file is in its place."""
+def _cut(file: DataFile, before: os.stat_result | None) -> str:
+    """Describes the loss of a file that was cut; empty: it was not, as a remote one, or another is in its place."""
+    if isinstance(file, RemoteFile) or before is None:
+        return ""
     now = file.stat() if file.exists() else before
     if not os.path.samestat(now, before) or now.st_size >= before.st_size:
         return ""

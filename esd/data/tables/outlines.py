@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pyarrow.types as kinds
 
+from esd.data.remote import DataFile
 from esd.data.schema import Schema
 from esd.data.tables.columns import check_types, same_ids
 from esd.data.tables.files import Outline, outline
@@ -20,7 +20,7 @@ _REPORTED = 1000  # files after which the log tells how many were looked at
 _log = logging.getLogger(__name__)
 
 
-def outlines_of(files: Sequence[Path], schema: Schema, *, labelled: bool) -> dict[Path, int | None]:
+def outlines_of(files: Sequence[DataFile], schema: Schema, *, labelled: bool) -> dict[DataFile, int | None]:
     """Looks at files, and returns the number of rows of each that has some; None if only reading it would tell.
 
     Most files of a data set have the same columns, which are checked once.
@@ -33,9 +33,9 @@ def outlines_of(files: Sequence[Path], schema: Schema, *, labelled: bool) -> dic
     Raises:
         InvalidArgument: a file does not fit the schema, is damaged, or differs from the others; or all are empty.
     """
-    rows: dict[Path, int | None] = {}
-    empty: list[Path] = []
-    first: tuple[Path, Outline] | None = None  # with rows
+    rows: dict[DataFile, int | None] = {}
+    empty: list[DataFile] = []
+    first: tuple[DataFile, Outline] | None = None  # with rows
     checked: Outline | None = None  # the latest that fits
     for number, (file, found) in enumerate(_looked_at(files), 1):
         same = checked is not None and found.texts == checked.texts and found.columns.equals(checked.columns)
@@ -57,7 +57,7 @@ def outlines_of(files: Sequence[Path], schema: Schema, *, labelled: bool) -> dic
     return rows
 
 
-def _looked_at(files: Sequence[Path]) -> Iterator[tuple[Path, Outline]]:
+def _looked_at(files: Sequence[DataFile]) -> Iterator[tuple[DataFile, Outline]]:
     pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="esd-outline")
     try:
         yield from zip(files, pool.map(outline, files), strict=True)

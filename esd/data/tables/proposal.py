@@ -16,6 +16,7 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from esd.data.paths import find_files, folder_values
+from esd.data.remote import DataFile
 from esd.data.tables.columns import hashed, is_category, is_number, looks_like_data
 from esd.data.tables.files import ENDINGS, Piece, delimiter, is_text, outline, pieces, recognised
 from esd.data.tables.lists import is_list, lists_of
@@ -282,7 +283,7 @@ def _unit(column: pa.Array) -> str | None:
     return unit_of(pa.array(numbers))
 
 
-def _notes(file: Path, names: Sequence[str]) -> tuple[str, ...]:
+def _notes(file: DataFile, names: Sequence[str]) -> tuple[str, ...]:
     """Returns doubts about the names of the columns."""
     values = [name for name in names if looks_like_data(name)]
     if not is_text(file) or not values or list(names) == [str(at) for at in range(len(names))]:
@@ -311,7 +312,7 @@ def _doubts(columns: Mapping[str, pa.Array]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _first(files: Sequence[Path], categories: Sequence[str], numbers: Sequence[str], rows: int) -> Iterator[Piece]:
+def _first(files: Sequence[DataFile], categories: Sequence[str], numbers: Sequence[str], rows: int) -> Iterator[Piece]:
     for file in files:
         for piece in pieces(file, categories, numbers):
             yield Piece(piece.batch.slice(0, rows), piece.first)
@@ -320,7 +321,7 @@ def _first(files: Sequence[Path], categories: Sequence[str], numbers: Sequence[s
                 return
 
 
-def _label(values: Mapping[str, NDArray[np.float64]], columns: Mapping[str, pa.Array], file: Path) -> str:
+def _label(values: Mapping[str, NDArray[np.float64]], columns: Mapping[str, pa.Array], file: DataFile) -> str:
     for name in columns:
         if name.lower() in _LABELS and (name in values or _has_two_texts(columns[name])):
             return name

@@ -6,7 +6,8 @@ import gzip
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+
+from esd.data.remote import DataFile
 
 _END = re.compile(rb'(?:[^"]|"")*+"')  # of a quoted value; a quote in it is doubled
 
@@ -42,7 +43,7 @@ def swallows_rows(value: str, delimiter: str, columns: int) -> bool:
     return bool(lines) and all(line.count(delimiter) == columns - 1 for line in lines)
 
 
-def quoted_over_lines(file: Path, delimiter: str, columns: int = 0) -> Iterator[Quoted]:
+def quoted_over_lines(file: DataFile, delimiter: str, columns: int = 0) -> Iterator[Quoted]:
     """Yields the values of a file that have the ends of lines in them, in order.
 
     A quote opens a value only at its beginning: elsewhere it is a letter like any other.
@@ -55,7 +56,7 @@ def quoted_over_lines(file: Path, delimiter: str, columns: int = 0) -> Iterator[
     mark = delimiter.encode()
     begin = re.compile(rb'(?:^|%s)"' % re.escape(mark))
     row, opened, like_rows = 0, 0, True
-    with gzip.open(file) if file.suffix.lower() == ".gz" else file.open("rb") as lines:
+    with file.open("rb") as raw, gzip.open(raw) if file.suffix.lower() == ".gz" else raw as lines:
         for number, line in enumerate(lines, 1):
             at = 0
             while opened or b'"' in line:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 import re
-from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
 
+from esd.data.remote import DataFile
 from esd.services.domain.errors import InvalidArgument
 
 MAX_LINE_BYTES = 1 << 22
@@ -27,7 +27,7 @@ class TextStream:
         reported: how many ends of lines stand in values that were reported as rows between two quotes.
     """
 
-    def __init__(self, source: pa.NativeFile, file: Path) -> None:
+    def __init__(self, source: pa.NativeFile, file: DataFile) -> None:
         self._source = source
         self._file = file
         self._rest = b""  # the beginning of a character

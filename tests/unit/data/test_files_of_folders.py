@@ -61,9 +61,11 @@ def test_files_of_a_known_content_are_read_and_others_named(tmp_path: Path, capl
     assert count(tmp_path / "b.pq") == 2
 
 
-def test_the_address_of_a_store_is_no_path(tmp_path: Path) -> None:
-    for address in ("s3://bucket/day=1/a.parquet", "gs://b/c", "https://host/a.csv", "file:///a.csv"):
-        with pytest.raises(InvalidArgument, match=r"are remote: only local files are read"):
+def test_an_address_is_no_path(tmp_path: Path) -> None:
+    for address in ("https://host/a.csv", "file:///a.csv", "s3a://bucket/a.csv", "s3:///a.csv"):
+        with pytest.raises(
+            InvalidArgument, match=r"are remote: of remote files, s3://BUCKET/PATH and gs://BUCKET/PATH"
+        ):
             find_files(address, tmp_path)
 
 
