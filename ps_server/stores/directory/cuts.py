@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from esd.native.rows import PreImages
-from esd.ps_server.stores.directory.disk import remove
 from esd.ps_server.stores.directory.row_files import (
     chain_of,
     row_file,
@@ -24,7 +23,7 @@ from esd.ps_server.stores.directory.row_files import (
     verified_chain,
     write_rows,
 )
-from esd.ps_server.stores.directory.shard_folders import ShardFolders
+from esd.ps_server.stores.folders import Folder
 from esd.ps_server.stores.memory import MemoryCuts, MemoryRows
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.rows import RowBlock
@@ -35,20 +34,23 @@ _MOST_FILES = 64  # of one checkpoint
 _MOST_COPIES = 1.5  # rows in the files of one checkpoint, for each row of the table
 
 
-class DirectoryCuts(MemoryCuts):
+class FileCuts(MemoryCuts):
     """A CutStore with pre-images in memory for the cuts of this process, and files for cuts of earlier processes.
 
     Args:
         rows: of the table.
-        folders: of the files.
+        folder: of the files.
         seen: gets the bytes of each piece of a file that is loaded.
+        resumed: called when the rows of the last cut are loaded.
     """
 
-    def __init__(self, rows: MemoryRows, folders: ShardFolders, seen: Callable[[int], object]) -> None:
+    def __init__(
+        self, rows: MemoryRows, folder: Folder, seen: Callable[[int], object], resumed: Callable[[], None]
+    ) -> None:
         super().__init__(rows)
         self._seen = seen
-        self._folders = folders
-        self._folder = folders.own
+        self._folder = folder
+        self._resumed = resumed
         self._saved: set[int] = set()  # cuts whose rows must stay on disk
 
     def resume(self, cuts: Sequence[int], saved: int) -> bool:
@@ -63,16 +65,16 @@ class DirectoryCuts(MemoryCuts):
                 ) from error
             self._rows.pre_images[last] = PreImages(self._rows.width)
         self._drop_files()  # of cuts that were not committed
-        self._folders.drop_others()
+        self._resumed()
         return True
 
     def save(self, cut: int, earlier: int, base: int) -> tuple[int, int]:
-        path = row_file(self._folder, cut)
         self._saved.add(cut)
         rows = self._rows
         if not self._can_be_built_on(base, sum(map(len, rows.kept_between(base, cut)))):
-            return write_rows(path, 0, rows.all_as_of(cut))
-        size = write_rows(path, base, (rows.as_of(cut, ids) for ids in rows.changed_between(base, cut)))[1]
+            return write_rows(self._folder, cut, 0, rows.all_as_of(cut))
+        changes = (rows.as_of(cut, ids) for ids in rows.changed_between(base, cut))
+        size = write_rows(self._folder, cut, base, changes)[1]
         return len(rows.pre_images[earlier]), size
 
     def rows_at(self, cut: int, later: Sequence[int]) -> Iterator[RowBlock]:
@@ -103,7 +105,7 @@ class DirectoryCuts(MemoryCuts):
         except FailedPrecondition:  # a file of its chain is missing
             return False
         most = _MOST_COPIES * len(self._rows) - changed
-        return len(files) < _MOST_FILES and sum(rows_in(path, self._rows.width) for path in files) <= most
+        return len(files) < _MOST_FILES and sum(rows_in(self._folder, name, self._rows.width) for name in files) <= most
 
     def _load(self, cut: int) -> None:
         """Loads the rows of a cut. Raises FailedPrecondition if a file is damaged, before any row is changed."""
@@ -122,11 +124,11 @@ class DirectoryCuts(MemoryCuts):
 
     def _drop_files(self) -> None:
         """Removes each file that no saved cut builds on; removes none if a chain of files cannot be followed."""
-        there = (cut for cut in self._saved if row_file(self._folder, cut).exists())
+        there = (cut for cut in self._saved if self._folder.size(row_file(cut)) is not None)
         try:
-            needed = {path for cut in there for path in chain_of(self._folder, cut)}
+            needed = {name for cut in there for name in chain_of(self._folder, cut)}
         except FailedPrecondition as error:
             _log.warning("a kept checkpoint cannot be restored, so no file is removed: %s", error)
             return
-        for path in row_files(self._folder) - needed:
-            remove(path)
+        for name in row_files(self._folder) - needed:
+            self._folder.remove(name)

@@ -17,8 +17,9 @@ import numpy as np
 
 from esd.ps_server.core.history_record import Cut, HistoryRecord, resharded
 from esd.ps_server.core.shard import Shard
-from esd.ps_server.stores.directory.disk import disk_errors, write_bytes
-from esd.ps_server.stores.directory.row_files import row_file, stored_rows, write_rows
+from esd.ps_server.stores.directory.disk import DiskFolder, disk_errors
+from esd.ps_server.stores.directory.row_files import stored_rows, write_rows
+from esd.ps_server.stores.folders import write_bytes
 from esd.services.domain.ids import shard_of
 from esd.services.domain.rows import RowBlock
 from esd.services.domain.versions import trainings
@@ -72,12 +73,12 @@ class ShardFolders:
         draft.mkdir(parents=True)
         if cut:
             counted = _Counted(self._own_rows(folders, cut, width))
-            write_rows(row_file(draft, cut), 0, counted)
+            write_rows(DiskFolder(draft), cut, 0, counted)
             record = replace(record, cuts=(Cut(cut, counted.rows, counted.trainings),))
         if self._shard.index == 0:
             for path in (*folders[0].glob(f"part-{cut}-*"), *folders[0].glob("dense")):
-                write_bytes(draft / path.name, path.read_bytes())
-        write_bytes(draft / HISTORY, record.encode())
+                write_bytes(DiskFolder(draft), path.name, path.read_bytes())
+        write_bytes(DiskFolder(draft), HISTORY, record.encode())
         # The old content of this folder belongs to an earlier checkpoint. It is removed once its replacement is on
         # disk.
         with disk_errors(self.own):
@@ -87,7 +88,7 @@ class ShardFolders:
 
     def _own_rows(self, folders: list[Path], cut: int, width: int) -> Iterator[RowBlock]:
         for folder in folders:
-            for block in stored_rows(folder, cut, width):
+            for block in stored_rows(DiskFolder(folder), cut, width):
                 yield block[shard_of(block.ids, self._shard.count) == self._shard.index]
 
     def _complete(self) -> dict[int, list[int]]:

@@ -15,8 +15,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import re
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -24,14 +22,15 @@ from typing import BinaryIO
 from google.protobuf.message import DecodeError
 
 from esd.protos import common_pb2
-from esd.ps_server.core.seal import DENSE_REMEDY, LOG_REMEDY, sealed, unsealed
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.core.store import StoreLost, TableStore
-from esd.ps_server.stores.directory.cuts import DirectoryCuts
-from esd.ps_server.stores.directory.disk import disk_errors, read_bytes, remove, write_bytes
+from esd.ps_server.stores.directory.blobs import FileBlobs
+from esd.ps_server.stores.directory.cuts import FileCuts
+from esd.ps_server.stores.directory.disk import DiskFolder, disk_errors
+from esd.ps_server.stores.directory.sample_log import FileLog
 from esd.ps_server.stores.directory.shard_folders import HISTORY, ShardFolders
+from esd.ps_server.stores.folders import read_bytes, write_bytes
 from esd.ps_server.stores.memory import MemoryFrames, MemoryPartials, MemoryRows, MemoryStore
-from esd.services.domain.batches import LogEntry
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from esd.services.domain.tables import TableSpec
 from esd.services.runtime.whole_files import DRAFT, make_folder
@@ -40,7 +39,6 @@ from esd.services.wire.tables import decode_table, encode_table
 _log = logging.getLogger(__name__)
 
 _SPEC = "table.pb"
-_ENTRY = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 
 
 class DirectoryHistory:
@@ -50,96 +48,17 @@ class DirectoryHistory:
         self._spec = spec
         self._folder = folder
         self._folders = folders
-        self._path = folders.own / HISTORY
+        self._own = DiskFolder(folders.own)
 
     def load(self) -> bytes | None:
         self._folders.take_over(self._spec.row_width)
-        return read_bytes(self._path)
+        return read_bytes(self._own, HISTORY)
 
     def save(self, data: bytes) -> None:
         # The folder may have been removed while the server ran; the record is worth nothing without the specification.
         if not (self._folder / _SPEC).exists():
             write_spec(self._folder, self._spec)
-        write_bytes(self._path, data)
-
-
-class DirectoryBlobs:
-    """A BlobStore of one file per part, and one for the dense parameters."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._dense = folder / "dense"
-
-    def put_part(self, checkpoint: int, name: str, data: bytes) -> None:
-        write_bytes(self._part(checkpoint, name), data)
-
-    def get_part(self, checkpoint: int, name: str) -> bytes | None:
-        return read_bytes(self._part(checkpoint, name))
-
-    def checkpoints(self) -> set[int]:
-        return {int(path.name.split("-")[1]) for path in self._folder.glob("part-*-*[a-z]")}
-
-    def drop_parts(self, checkpoint: int) -> None:
-        for path in self._folder.glob(f"part-{checkpoint}-*"):
-            remove(path)
-
-    def put_dense(self, data: bytes) -> None:
-        write_bytes(self._dense, sealed("dense", data))
-
-    def get_dense(self) -> bytes | None:
-        stored = read_bytes(self._dense)
-        return None if stored is None else unsealed("dense", stored, str(self._dense), DENSE_REMEDY)
-
-    def _part(self, checkpoint: int, name: str) -> Path:
-        return self._folder / f"part-{checkpoint}-{name}"
-
-
-class DirectoryLog:
-    """A LogStore of one file per entry, named by its position and number of samples."""
-
-    durable = True
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def last(self) -> LogEntry | None:
-        return max(self._entries(), key=_order, default=None)
-
-    def append(self, entry: LogEntry) -> None:
-        path = self._path(entry)
-        write_bytes(path, sealed(path.name, entry.batch))
-
-    def read(self) -> Iterator[LogEntry]:
-        for entry in sorted(self._entries(), key=_order):
-            path = self._path(entry)
-            batch = unsealed(path.name, read_bytes(path) or b"", str(path), LOG_REMEDY)
-            yield LogEntry(entry.position, entry.samples, batch)
-
-    def trim(self, position: int) -> None:
-        for entry in self._entries():
-            if entry.end <= position and not entry.closes:
-                remove(self._path(entry))
-
-    def clear(self) -> None:
-        for path in self._files():
-            remove(path)
-
-    def _entries(self) -> list[LogEntry]:
-        """Returns all entries without their batches, unordered."""
-        entries = []
-        for path in self._files():
-            if not _ENTRY.fullmatch(path.name):
-                raise FailedPrecondition(f"{path} is not an entry of a sample log; remove it from this folder")
-            position, samples = path.name.split("-")
-            entries.append(LogEntry(int(position), int(samples)))
-        return entries
-
-    def _files(self) -> list[Path]:
-        with disk_errors(self._folder):
-            return [path for path in self._folder.iterdir() if path.suffix != DRAFT] if self._folder.exists() else []
-
-    def _path(self, entry: LogEntry) -> Path:
-        return self._folder / f"{entry.position}-{entry.samples}"
+        write_bytes(self._own, HISTORY, data)
 
 
 class DirectoryStore(MemoryStore):
@@ -165,7 +84,7 @@ class DirectoryStore(MemoryStore):
         own = f"shard-{self._shard.index}-of-{self._shard.count}"
         for folder in (own, "samples") if self._shard.index == 0 else (own,):
             for draft in self._directory.glob(f"*/{folder}/*{DRAFT}"):  # left by a process that died while it wrote
-                remove(draft)
+                DiskFolder(draft.parent).remove(draft.name)
 
     def ping(self) -> None:
         if self._lost is not None:
@@ -201,10 +120,10 @@ class DirectoryStore(MemoryStore):
         return TableStore(
             rows=rows,
             partials=partials,
-            cuts=DirectoryCuts(rows, folders, self._count_loaded),
+            cuts=FileCuts(rows, DiskFolder(folders.own), self._count_loaded, folders.drop_others),
             history=DirectoryHistory(spec, folder, folders),
-            blobs=DirectoryBlobs(folders.own),
-            log=DirectoryLog(folder / "samples"),
+            blobs=FileBlobs(DiskFolder(folders.own)),
+            log=FileLog(DiskFolder(folder / "samples")),
             frames=lambda shard: MemoryFrames(spec, shard, rows, partials),
         )
 
@@ -281,19 +200,15 @@ class ShardLocks:
 
 def write_spec(folder: Path, spec: TableSpec) -> None:
     """Writes the specification of a table to its folder."""
-    write_bytes(folder / _SPEC, encode_table(spec).SerializeToString())
+    write_bytes(DiskFolder(folder), _SPEC, encode_table(spec).SerializeToString())
 
 
 def read_spec(path: Path) -> TableSpec:
     """Reads the specification of a table. Raises FailedPrecondition if it is damaged."""
     try:
-        return decode_table(common_pb2.TableSpec.FromString(read_bytes(path) or b""))
+        return decode_table(common_pb2.TableSpec.FromString(read_bytes(DiskFolder(path.parent), path.name) or b""))
     except (DecodeError, InvalidArgument) as error:
         raise FailedPrecondition(
             f"{path} is damaged: it holds no specification of a table ({error}). Give the checkpoint directory its "
             "data back, or begin anew with another one"
         ) from error
-
-
-def _order(entry: LogEntry) -> tuple[int, bool]:
-    return entry.end, entry.closes

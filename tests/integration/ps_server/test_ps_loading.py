@@ -18,6 +18,7 @@ from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.stores.directory import row_files
 from esd.ps_server.stores.directory.store import DirectoryStore
+from esd.ps_server.stores.folders import Folder
 from esd.services.clients.checkpoints import CheckpointClient, StoredState
 from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.domain.errors import Loading
@@ -53,13 +54,13 @@ class Reading:
         self.reached = threading.Semaphore(0)
         verify = row_files._verify
 
-        def held_up(path: Path, seen: Any) -> None:
+        def held_up(folder: Folder, name: str, seen: Any) -> None:
             def step(size: int) -> None:
                 seen(size)
                 self.reached.release()
                 self.steps.acquire()
 
-            verify(path, step)
+            verify(folder, name, step)
 
         monkeypatch.setattr(row_files, "_verify", held_up)
 

@@ -15,6 +15,7 @@ from esd.ps_server.core.table import Table
 from esd.ps_server.core.tables import Tables
 from esd.ps_server.service.offline import offline_tables
 from esd.ps_server.service.settings import ParameterServerSettings
+from esd.ps_server.stores.directory.disk import DiskFolder
 from esd.ps_server.stores.directory.row_files import chain_of, rows_in
 from esd.ps_server.stores.directory.store import DirectoryStore
 from esd.ps_server.stores.memory import MemoryRows
@@ -112,10 +113,11 @@ def test_checkpoints_hold_what_changed_and_all_before_their_files_hold_half_as_m
     for cut in range(2, 30):
         server.train(10)
         states.append((server.rows(), server.checkpoint(cut)))
-        chain = chain_of(server.files[0].parent, cut)
+        folder = DiskFolder(server.files[0].parent)
+        chain = chain_of(folder, cut)
         chains.append(len(chain))
-        assert set(chain) == set(server.files)
-        assert sum(rows_in(path, SPEC.row_width) for path in chain[1:]) <= 1.5 * len(server.rows()) - 20
+        assert set(chain) == {path.name for path in server.files}
+        assert sum(rows_in(folder, name, SPEC.row_width) for name in chain[1:]) <= 1.5 * len(server.rows()) - 20
     written = [count for _, count in states]
     assert sum(count <= 30 for count in written) >= 22
     assert max(written) >= 400
@@ -132,7 +134,7 @@ def test_a_checkpoint_of_new_rows_never_writes_earlier_rows_again(server):
         server.table.history.cut(server.epoch, cut, 0, ONE)
         assert server.table.history.save(server.epoch, cut)[0] == 50
         server.table.history.commit(server.epoch, cut, b"manifest", 2)
-    assert sum(rows_in(path, SPEC.row_width) for path in server.files) < 1.1 * 39 * 50
+    assert sum(rows_in(DiskFolder(path.parent), path.name, SPEC.row_width) for path in server.files) < 1.1 * 39 * 50
     before = server.rows()
     server.start()
     assert server.rows() == before
@@ -186,7 +188,7 @@ def test_a_damaged_checkpoint_names_the_way_back_to_one_that_is_whole(server):
         server.train(30)
         server.checkpoint(cut, keep=2)
     first, second = server.files
-    assert chain_of(first.parent, 2) == [second, first]
+    assert chain_of(DiskFolder(first.parent), 2) == [second.name, first.name]
     for path, way_out in ((second, "esd checkpoint restore 1"), (first, "no other one can be read")):
         whole = path.read_bytes()
         path.write_bytes(whole[:-1] + b"?")
@@ -228,7 +230,7 @@ def test_a_cut_is_saved_while_its_rows_change_and_go(server, whole):
             table.history.save(server.epoch, 20)
         ended.set()
         assert writer.result() > 1
-    assert len(chain_of(server.files[0].parent, 20)) == (1 if whole else 2)
+    assert len(chain_of(DiskFolder(server.files[0].parent), 20)) == (1 if whole else 2)
     table.history.commit(server.epoch, 20, b"manifest", 1)
     server.start()
     assert server.rows() == at_cut
@@ -306,9 +308,9 @@ def test_a_checkpoint_is_whole_where_a_file_that_it_would_build_on_is_gone(serve
     for cut in range(1, 5):
         server.train(20)
         server.checkpoint(cut)
-    first, *_ = chain = chain_of(server.files[0].parent, 4)[::-1]
+    first, *_ = chain = chain_of(DiskFolder(server.files[0].parent), 4)[::-1]
     assert len(chain) > 1
-    first.unlink()
+    (server.files[0].parent / first).unlink()
     server.train(20)
     at_cut = server.rows()
     server.checkpoint(5)
