@@ -16,6 +16,7 @@ from esd.run.valkey import valkey_server
 from esd.services.domain.errors import Unavailable
 from testbed.redis_server import redis_server
 from tests.support.certificates import Certificates
+from tests.support.object_store import new_bucket, s3_server
 from tests.support.redis_cluster import redis_cluster
 from tests.support.warm_python import ForkServer, fork_instead
 
@@ -133,6 +134,19 @@ def redis_url(shared_redis):
     """The URL of an empty Redis."""
     shared_redis.empty()
     return shared_redis.url
+
+
+@pytest.fixture(scope="session")
+def shared_s3():
+    """The address of a server with the protocol of S3."""
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture
+def s3_url(shared_s3):
+    """The URL of a prefix in an empty bucket; the environment has the credentials."""
+    return f"s3://{new_bucket()}/kept"
 
 
 @pytest.fixture

@@ -44,13 +44,14 @@ class Services:
     Attributes:
         store: where rows are kept: `memory`, `valkey`, or the URL of a Redis.
         shards: number of parameter servers.
-        checkpoint_dir: where parameter servers with the memory store keep checkpoints, and a Valkey its data.
+        checkpoint_dir: directory or URL where parameter servers with the memory store keep checkpoints, or the
+            directory of a Valkey's data.
         shadows: mechanisms whose cost is computed for comparison; None: as the dispatcher's settings have them.
     """
 
     store: str = MEMORY
     shards: int = 1
-    checkpoint_dir: Path | None = None
+    checkpoint_dir: Path | str | None = None
     shadows: Sequence[str] | None = None
 
 

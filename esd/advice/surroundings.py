@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from esd.advice.limits import Machine, free_disk, free_memory, limits_met
 from esd.advice.needs import MEMORY, Load, Needs, Services
@@ -58,7 +59,7 @@ class Surroundings:
         server = load(ParameterServerSettings, store=services.store)
         machine = Machine(
             free_memory(),
-            None if services.checkpoint_dir is None else free_disk(services.checkpoint_dir),
+            free_disk(services.checkpoint_dir) if isinstance(services.checkpoint_dir, Path) else None,
             None if services.store in (MEMORY, valkey.STORE) else configured_room(server),
         )
         return cls(services, machine, load(DispatcherSettings), server)

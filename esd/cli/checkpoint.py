@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from rich.table import Table
 
 from esd.cli.console import Json, messages
 from esd.cli.report import print_json
+from esd.cli.storage import PLACE, checkpoint_place
 from esd.cli.tables import print_table
 from esd.run.checkpoints import job_with, stored_jobs
 from esd.run.checkpoints import verify as verify_all
@@ -27,8 +27,13 @@ Store = Annotated[
     ),
 ]
 CheckpointDir = Annotated[
-    Path | None,
-    typer.Option(help="Directory of a run with --store memory or valkey.", show_default="ESD_PS_CHECKPOINT_DIR"),
+    Any,  # Path, str or None: typer takes no union
+    typer.Option(
+        parser=checkpoint_place,
+        metavar=PLACE,
+        help="--checkpoint-dir of a run with --store memory or valkey.",
+        show_default="ESD_PS_CHECKPOINT_DIR",
+    ),
 ]
 TableName = Annotated[str | None, typer.Option("--table", help="Name of the table.", show_default="all of them")]
 Iteration = Annotated[int, typer.Argument(min=0, help="Name of the checkpoint: the iteration that follows it.")]

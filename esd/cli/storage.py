@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from esd.cli.limits import within
+from esd.ps_server.stores.places import as_place
 from esd.run.options import TABLE
 from esd.services.domain.ids import PARTITIONS
 from esd.services.domain.jobs import RowLimitPolicy
 
 _PANEL = "Table and checkpoints"
+
+PLACE = "DIRECTORY|URL"
+
+
+def checkpoint_place(text: str | Path) -> Path | str:
+    """Reads where checkpoints are kept. Raises BadParameter for a file."""
+    place = as_place(text)
+    if isinstance(place, Path) and place.is_file():
+        raise typer.BadParameter(f"Directory {str(place)!r} is a file.")
+    return place
+
 
 Store = Annotated[
     str,
@@ -108,11 +120,13 @@ CheckpointsKept = Annotated[
     ),
 ]
 CheckpointDir = Annotated[
-    Path | None,
+    Any,  # Path, str or None: typer takes no union
     typer.Option(
-        file_okay=False,
-        help="with --store memory: where checkpoints are kept, so that the parameter server may die, too; with --store "
-        "valkey: where its data is kept, which otherwise ends with the run.",
+        parser=checkpoint_place,
+        metavar=PLACE,
+        help="with --store memory: where checkpoints are kept, so that the parameter server may die, too: a directory, "
+        "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; with --store valkey: the directory of its "
+        "data, which otherwise ends with the run.",
         rich_help_panel=_PANEL,
     ),
 ]

@@ -104,13 +104,15 @@ class StoredJob:
 
 
 @contextmanager
-def stored_jobs(store: str | None, checkpoint_dir: Path | None, table: str | None = None) -> Iterator[list[StoredJob]]:
+def stored_jobs(
+    store: str | None, checkpoint_dir: Path | str | None, table: str | None = None
+) -> Iterator[list[StoredJob]]:
     """Opens a store, and yields the jobs that have checkpoints in it.
 
     Args:
         store: URL of a Redis; `valkey`: the data that a run's own Valkey has left in `checkpoint_dir`, which is served
             meanwhile; None: the setting ESD_PS_STORE.
-        checkpoint_dir: directory of a run with the memory store or a Valkey of its own; None: the setting
+        checkpoint_dir: directory or URL of a run with the memory store or a Valkey of its own; None: the setting
             ESD_PS_CHECKPOINT_DIR.
         table: the name of a job's first table; None: all jobs.
 
@@ -136,7 +138,7 @@ def stored_jobs(store: str | None, checkpoint_dir: Path | None, table: str | Non
 
 
 @contextmanager
-def _served(checkpoint_dir: Path | None) -> Iterator[str]:
+def _served(checkpoint_dir: Path | str | None) -> Iterator[str]:
     """Serves the data of an ended run meanwhile; yields the URL.
 
     Raises:
@@ -144,7 +146,7 @@ def _served(checkpoint_dir: Path | None) -> Iterator[str]:
         FailedPrecondition: no run has kept a Valkey's data in this directory, or a server has the data now.
         Unavailable: the server has ended before it was ready.
     """
-    if checkpoint_dir is None:
+    if not isinstance(checkpoint_dir, Path):
         raise InvalidArgument("--store valkey needs the --checkpoint-dir of the run, in which the server's data is")
     valkey.valkey_server()
     directory = valkey.kept_below(checkpoint_dir)

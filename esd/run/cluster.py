@@ -69,8 +69,8 @@ class LocalServices:
         store: `memory`, the URL of a Redis, or `valkey` for a Valkey server of the cluster's own. The file of a
             Redis' password is a setting of the parameter servers, as is the authority of its certificate.
         rejoin_seconds: how long the others wait for a worker that has died; None: 60 s.
-        checkpoint_dir: where parameter servers with the memory store keep checkpoints, and a Valkey of the cluster's
-            own its data; None: the data of that Valkey ends with the cluster.
+        checkpoint_dir: directory or URL where parameter servers with the memory store keep checkpoints, or directory
+            of the data of the cluster's own Valkey; None: the data of that Valkey ends with the cluster.
         decision_log: file of the dispatcher's decision log.
         shadows: mechanisms whose cost is computed for comparison, none if empty; None: the dispatcher's default.
         device: of the workers, as `--device` has it (`cuda`, `cuda:0,cuda:1`); None: ESD_WORKER_DEVICE, or `cpu`.
@@ -97,7 +97,7 @@ class LocalServices:
         shards: int = 1,
         store: str = "memory",
         rejoin_seconds: float | None = None,
-        checkpoint_dir: Path | None = None,
+        checkpoint_dir: Path | str | None = None,
         decision_log: Path | None = None,
         shadows: Sequence[str] | None = None,
         device: str | None = None,
@@ -192,7 +192,7 @@ class LocalServices:
         # They stop in the opposite order, those of a kind at once.
         for kind in (self.stores, self.parameter_servers, self._dispatchers, self.workers):
             self._stack.push_async_callback(_stop, kind)
-        if self._settings.store == valkey.STORE and kept is not None:
+        if self._settings.store == valkey.STORE and isinstance(kept, Path):
             await self._start_valkey(valkey.kept_below(kept))
         await self._start_servers()
         await self._start_dispatcher()

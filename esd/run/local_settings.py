@@ -71,7 +71,8 @@ class LocalSettings:
         workers: their number.
         store: `memory`, the URL of a Redis, or `valkey` until its server has an address.
         shards: number of parameter servers.
-        checkpoint_dir: where parameter servers with the memory store keep checkpoints, or the Valkey its data.
+        checkpoint_dir: directory or URL where parameter servers with the memory store keep checkpoints, or the
+            directory of the Valkey's data.
         decision_log: file of the dispatcher's decision log.
         shadows: mechanisms whose cost is computed for comparison; None: ESD_DISPATCHER_SHADOW_MECHANISMS.
         device: of the workers, as `worker_devices` reads it; None: ESD_WORKER_DEVICE, or `cpu`.
@@ -81,7 +82,7 @@ class LocalSettings:
     workers: int
     store: str = "memory"
     shards: int = 1
-    checkpoint_dir: Path | None = None
+    checkpoint_dir: Path | str | None = None
     decision_log: Path | None = None
     shadows: Sequence[str] | None = None
     device: str | None = None
@@ -157,13 +158,19 @@ class LocalSettings:
         return {field: value for field, value in defaults.items() if field not in given} | decided
 
 
-def check_local_store(store: str, checkpoint_dir: Path | None) -> None:
+def check_local_store(store: str, checkpoint_dir: Path | str | None) -> None:
     """Checks the store of a local run, which may be a Valkey of its own, without opening a file or a connection.
 
     Raises:
         InvalidArgument: the store is none, no Valkey is installed, or a checkpoint directory is given for a Redis.
+        FailedPrecondition: the library for object stores is not installed.
     """
     if store == valkey.STORE:
+        if isinstance(checkpoint_dir, str):
+            raise InvalidArgument(
+                f"--store {valkey.STORE} keeps its data in a directory of this machine; {checkpoint_dir} is for "
+                "--store memory"
+            )
         valkey.valkey_server()
     else:
         check_store(store, checkpoint_dir)

@@ -77,7 +77,7 @@ async def train(
     shards: int = 1,
     out: Path | None = None,
     table: str | None = None,
-    checkpoint_dir: Path | None = None,
+    checkpoint_dir: Path | str | None = None,
     decision_log: Path | None = None,
     shadows: Sequence[str] | None = None,
     device: str | None = None,

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
+from pathlib import Path
 
 from esd.ps_server.core.history import go_back
 from esd.ps_server.core.history_record import Checkpoint, HistoryRecord
@@ -131,7 +132,7 @@ def offline_tables(settings: ParameterServerSettings) -> Iterator[list[OfflineTa
     """
     if settings.store.get_secret_value() == "memory" and settings.checkpoint_dir is None:
         raise InvalidArgument("store memory keeps no checkpoints: name the Redis, or the checkpoint directory")
-    if settings.checkpoint_dir is not None and not settings.checkpoint_dir.is_dir():
+    if isinstance(settings.checkpoint_dir, Path) and not settings.checkpoint_dir.is_dir():
         raise NotFound(f"there is no checkpoint directory {settings.checkpoint_dir}")
     with ExitStack() as stack:
 

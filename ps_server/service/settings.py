@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field, SecretStr
 
+from esd.ps_server.stores.places import Place
 from esd.services.domain.ids import PARTITIONS
 from esd.services.runtime.quantities import Size
 from esd.services.runtime.settings import DEFAULT_MAX_REQUEST_BYTES, LEAST_LOGGED_BYTES, ReadableFile, ServerSettings
@@ -26,8 +25,10 @@ class ParameterServerSettings(ServerSettings, env_prefix="ESD_PS_"):
         description="PEM file of the authorities that the certificate of Redis is checked against; none: the "
         "authorities that the system trusts. If tls_certificate is set, it is shown to Redis",
     )
-    checkpoint_dir: Path | None = Field(
-        None, description="where a memory store keeps checkpoints; without it, a server that dies loses its rows"
+    checkpoint_dir: Place | None = Field(
+        None,
+        description="where a memory store keeps checkpoints: a directory, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or "
+        "az://CONTAINER/PREFIX; without it, a server that dies loses its rows",
     )
     max_request_bytes: Size = Field(
         DEFAULT_MAX_REQUEST_BYTES,

@@ -31,7 +31,7 @@ class Folder(Protocol):
         """Returns the bytes of a file; None if it does not exist."""
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Opens a file to read and seek in it. Errors of the block are those of the file, too."""
+        """Opens a file to read and seek in it. An OSError of the block counts as an error of the file."""
 
     def write(self, name: str, write: Callable[[Writable], object]) -> int:
         """Creates or replaces a file, which `write` fills; returns its bytes."""

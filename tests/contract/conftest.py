@@ -1,4 +1,4 @@
-"""A table of every store: in memory, with a checkpoint directory, in a Redis, a Valkey and a Redis Cluster."""
+"""A table of every store: in memory, with a checkpoint directory or URL, in a Redis, a Valkey and a Redis Cluster."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 from tests.support.stores import SPEC, open_url
 
 
-@pytest.fixture(params=["memory", "directory", "redis", "valkey", "redis+cluster"])
+@pytest.fixture(params=["memory", "directory", "objects", "redis", "valkey", "redis+cluster"])
 def url(request):
     fixtures = {
         "directory": "tmp_path",
+        "objects": "s3_url",
         "redis": "redis_url",
         "valkey": "valkey_url",
         "redis+cluster": "redis_cluster_url",

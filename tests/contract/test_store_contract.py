@@ -1,4 +1,4 @@
-"""The contract of every store, over memory, a checkpoint directory, one Redis and a Redis Cluster."""
+"""The contract of every store, over memory, a checkpoint directory, an object store, one Redis and a Redis Cluster."""
 
 from __future__ import annotations
 
@@ -355,7 +355,7 @@ class Shards:
         return {key: value for table in self.tables for key, value in as_dict(table).items()}
 
 
-@pytest.mark.parametrize("url", ["directory", "redis", "redis+cluster"], indirect=True)
+@pytest.mark.parametrize("url", ["directory", "objects", "redis", "redis+cluster"], indirect=True)
 def test_a_finished_table_is_read_only_after_a_restart_until_it_goes_back(url, rng):
     shards = Shards(url, 2)
     expected = shards.train(rng, 10)
@@ -473,7 +473,7 @@ def test_a_claim_that_is_renewed_is_not_taken_over(url, store):
     store.ping()
 
 
-@pytest.mark.parametrize("url", ["directory", "redis", "redis+cluster"], indirect=True)
+@pytest.mark.parametrize("url", ["directory", "objects", "redis", "redis+cluster"], indirect=True)
 def test_a_server_of_another_number_of_shards_is_refused_while_one_lives(url, store):
     with pytest.raises(
         FailedPrecondition, match=r"another process serves shard-0-of-1|parameter server 0 of 1 runs on"

@@ -77,7 +77,7 @@ def test_a_server_that_takes_over_knows_that_the_epoch_has_gone_back(served, sto
     assert (again.read(IDS).versions == 2).all()
 
 
-@pytest.mark.parametrize("url", ["directory"], indirect=True)
+@pytest.mark.parametrize("url", ["directory", "objects"], indirect=True)
 def test_an_epoch_that_a_server_begins_by_itself_can_go_back(served, store, rng, url):
     served.history.restore(10, 1, DISPATCHER)
     served.push_rows(rows_of(rng, IDS, 2), 1)
@@ -126,7 +126,7 @@ def test_whoever_was_replaced_begins_no_epoch_but_by_taking_over(served):
     history.begin_epoch(4, DISPATCHER, takes_over=True)
 
 
-@pytest.mark.parametrize("url", ["redis", "redis+cluster", "directory"], indirect=True)
+@pytest.mark.parametrize("url", ["redis", "redis+cluster", "directory", "objects"], indirect=True)
 def test_a_server_that_is_started_again_knows_whose_table_it_is(served, store, url):
     served.history.restore(10, 1, DISPATCHER)
     store.close()

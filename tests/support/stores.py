@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 60.0  # with Redis, on a machine that stands still now and th
 
 def open_store_at(url: str | Path, shard: Shard = ALONE) -> Store:
     """A store without a claim."""
-    if isinstance(url, Path):
+    if isinstance(url, Path) or url.startswith("s3://"):
         return open_store("memory", shard, PATIENCE_SECONDS, checkpoint_dir=url)
     return open_store(url, shard, PATIENCE_SECONDS)
 

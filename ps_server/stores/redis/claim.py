@@ -12,15 +12,14 @@ If the claiming process ran in this process table and is gone from it, it is sur
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 from esd.ps_server.core.shard import Shard
+from esd.ps_server.stores.processes import is_gone, this_process
 from esd.ps_server.stores.redis import scripts
 from esd.ps_server.stores.redis.connection import Command, RedisConnection, Reply
 from esd.services.domain.errors import FailedPrecondition
@@ -43,7 +42,7 @@ class _Holder:
         token: identifies the claim.
         until: time by Redis' clock, in milliseconds, at which the claim expires.
         seconds: the time from now until then.
-        process: the claiming process, as `_this_process` describes it.
+        process: the claiming process, as `this_process` describes it.
     """
 
     server: str
@@ -80,7 +79,7 @@ class Claim:
         dead: set[bytes] = set()
         first: _Holder | None = None
         while (holder := self._try(dead)) is not None:
-            if _is_gone(holder.process):
+            if is_gone(holder.process):
                 dead.add(holder.token)
                 continue
             # A claim that expires later than at the first look was renewed since: its server lives.
@@ -157,7 +156,7 @@ class Claim:
             self._shard.count,
             secrets.token_hex(8).encode(),
             _milliseconds(),
-            _this_process(),
+            this_process(),
         )
         keys = (CLAIMS, CHANGES) if self._redis.spans_partitions else (CLAIMS,)
         command: Command = (b"EVAL", scripts.CLAIM, len(keys), *keys, *arguments, *sorted(dead | {self._token}))
@@ -179,27 +178,3 @@ def _fence_beside(key: bytes) -> bytes:
 
 def _milliseconds() -> int:
     return int(1000 * LIFETIME_SECONDS)
-
-
-def _this_process() -> bytes:
-    """Identifies this process among all that ever run; empty if the operating system does not reveal enough."""
-    return _process(os.getpid())
-
-
-def _is_gone(process: bytes) -> bool:
-    """Returns whether a process that `_this_process` described has surely ended: same process table, and not in it."""
-    here = _this_process().split()
-    there = process.split()
-    return bool(here and there) and here[:2] == there[:2] and _process(int(there[2])) != process
-
-
-def _process(pid: int) -> bytes:
-    """Returns boot, process table, number and start time of a process; empty if it does not exist."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        table = Path("/proc/self/ns/pid").readlink()
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return b""
-    ended = state in "ZX"
-    return b"" if ended else f"{boot} {table} {pid} {fields[18]}".encode()

@@ -183,6 +183,8 @@ HELD_OUT = ["--evaluate", "flights", "--evaluate-every", "2"]
         (["--store", "postgres://127.0.0.1"], "store 'postgres' is neither memory nor"),
         (["--store", "redis://127.0.0.1:1/rows"], "the store URL must be"),
         (["--store", "redis://127.0.0.1:1", "--checkpoint-dir", "kept"], "is for the memory store"),
+        (["--checkpoint-dir", "http://bucket/kept"], "is neither a path nor the URL of a bucket"),
+        (["--store", "valkey", "--checkpoint-dir", "s3://bucket/kept"], "s3://bucket/kept is for --store memory"),
         (["--shards", "65"], "Invalid value for '--shards'"),
         (["--decision-log", "/nowhere/decisions.jsonl"], "there is no directory /nowhere"),
         (["--decision-log", "/"], "'--decision-log'"),

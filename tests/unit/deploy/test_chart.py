@@ -136,6 +136,17 @@ def test_every_parameter_server_has_a_name_a_number_and_a_claim() -> None:
     assert variables["ESD_PS_MAX_MESSAGE_BYTES"] == "134217728", "without an exponent"
 
 
+def test_checkpoints_in_an_object_store_need_no_claim() -> None:
+    key = {"name": "AWS_SECRET_ACCESS_KEY", "valueFrom": {"secretKeyRef": {"name": "bucket", "key": "secret"}}}
+    objects = render({"parameterServers": {"storage": {"url": "s3://bucket/kept"}, "pod": {"extraEnv": [key]}}})
+    servers = find(objects, "StatefulSet", "esd-ps")["spec"]
+    assert "volumeClaimTemplates" not in servers
+    pod = servers["template"]["spec"]
+    assert environment(pod)["ESD_PS_CHECKPOINT_DIR"] == "s3://bucket/kept"
+    assert key in pod["containers"][0]["env"]
+    assert "/checkpoints" not in [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]]
+
+
 def test_rows_in_redis_need_no_claim_and_its_password_is_a_file() -> None:
     objects = render(VALUES["redis"])
     servers = find(objects, "StatefulSet", "esd-ps")["spec"]

@@ -1,0 +1,1 @@
+"""Rows in memory whose checkpoints are in an object store."""
