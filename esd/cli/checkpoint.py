@@ -11,8 +11,9 @@ from rich.table import Table
 
 from esd.cli.console import Json, messages
 from esd.cli.report import print_json
-from esd.cli.storage import PLACE, checkpoint_place
+from esd.cli.storage import PLACE
 from esd.cli.tables import print_table
+from esd.ps_server.stores.places import as_place
 from esd.run.checkpoints import job_with, stored_jobs
 from esd.run.checkpoints import verify as verify_all
 
@@ -29,7 +30,7 @@ Store = Annotated[
 CheckpointDir = Annotated[
     Any,  # Path, str or None: typer takes no union
     typer.Option(
-        parser=checkpoint_place,
+        parser=as_place,
         metavar=PLACE,
         help="--checkpoint-dir of a run with --store memory or valkey.",
         show_default="ESD_PS_CHECKPOINT_DIR",

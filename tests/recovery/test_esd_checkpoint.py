@@ -38,7 +38,7 @@ OPTIONS = RunOptions(
 class Place:
     """A store, as `esd train` and `esd checkpoint` are told of it; and how many workers a run goes on with there."""
 
-    def __init__(self, redis_url: str, directory: Path | None, workers: int) -> None:
+    def __init__(self, redis_url: str, directory: Path | str | None, workers: int) -> None:
         self.workers = workers
         self.run_options: dict[str, Any] = {"store": redis_url, "checkpoint_dir": directory}
         self.options = ["--store", redis_url] if directory is None else ["--checkpoint-dir", str(directory)]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.recovery.kills import OPTIONS, Interruption, Killer, interrupted_run
+from tests.recovery.test_esd_checkpoint import OPTIONS as KEPT
+from tests.recovery.test_esd_checkpoint import Place, refused_while_live, restore
 from tests.support import training
 from tests.support.models import assert_same_model
 
@@ -51,3 +54,15 @@ def test_another_job_continues_the_model_as_from_a_directory(tmp_path, s3_url):
         training.run(replace(OPTIONS, iterations=30, learning_rate=0.001), out=out, continue_from="first", **where)
         models.append(out)
     assert_same_model(*models)
+
+
+def test_esd_checkpoint_lists_verifies_and_goes_back(tmp_path, s3_url):
+    place = Place("memory", s3_url, workers=1)
+    whole = place.train(KEPT, tmp_path / "whole", shards=2, watch=refused_while_live(place))
+    assert place.checkpoints() == [48, 64, 72]
+    assert all(not each["damage"] for each in place.json("verify")["checkpoints"])
+    restore(place, 48)
+    assert place.checkpoints() == [48]
+    same = place.train(KEPT, tmp_path / "same", shards=2)
+    for name, values in whole.items():
+        np.testing.assert_array_equal(same[name], values, err_msg=name)

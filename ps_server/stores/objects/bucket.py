@@ -25,8 +25,9 @@ from esd.services.domain.errors import FailedPrecondition, StorageUnwritable, Un
 
 _log = logging.getLogger(__name__)
 
-_REQUEST_SECONDS = 120  # for one request, which has at most a piece
-_RETRY_SECONDS = 60  # in which a request that has failed is made again
+_PIECE_SECONDS = 120  # for a request with a piece of an object
+_SMALL_SECONDS = 10  # for any other one: pushes wait for the manifest, and callers give up after half a minute
+_RETRY_SECONDS = 20  # in which a request that has failed is made again
 _CONNECT_SECONDS = 5
 _UPLOAD_BYTES = 16 << 20  # of a piece; S3 takes 10,000 pieces, so a file has at most 156 GiB
 _UPLOADS = 2  # pieces under way at a time
@@ -41,7 +42,7 @@ class Changed(Exception):
 
 
 class Bucket:
-    """Objects by path. Thread-safe. A request has `_REQUEST_SECONDS`, and is repeated for `_RETRY_SECONDS`.
+    """Objects by path. Thread-safe. A request that fails is repeated for `_RETRY_SECONDS`.
 
     The methods raise FailedPrecondition where the store refuses us or an object is missing, Unavailable where a reading
     request has no answer, and StorageUnwritable where a writing one has none.
@@ -51,16 +52,21 @@ class Bucket:
         """Sends no request. The credentials come from the environment, in the variables of each cloud's own tools."""
         self.url = url.rstrip("/")
         plain = os.environ.get("AWS_ENDPOINT_URL_S3", os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://")
-        with self._errors(self.url):
-            self._store = from_url(
+
+        def opened(seconds: int) -> Any:
+            return from_url(
                 self.url,
                 client_options={
-                    "timeout": timedelta(seconds=_REQUEST_SECONDS),
+                    "timeout": timedelta(seconds=seconds),
                     "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
                     **({"allow_http": True} if plain else {}),
                 },
                 retry_config={"max_retries": 20, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
             )
+
+        with self._errors(self.url):
+            self._small = opened(_SMALL_SECONDS)
+            self._pieces = opened(_PIECE_SECONDS)
 
     def place(self, path: str) -> str:
         """Returns the URL of an object."""
@@ -70,7 +76,7 @@ class Bucket:
         """Returns a small object with its version; None if it does not exist."""
         with self._errors(path):
             try:
-                found = obstore.get(self._store, path)
+                found = obstore.get(self._small, path)
                 return bytes(found.bytes()), _version(found.meta)
             except FileNotFoundError:
                 return None
@@ -81,14 +87,16 @@ class Bucket:
             try:
                 # A multipart upload takes no condition, so that it must be one request.
                 mode: Any = "create" if version is None else version
-                return _version(obstore.put(self._store, path, data, mode=mode, use_multipart=False))
+                return _version(obstore.put(self._small, path, data, mode=mode, use_multipart=False))
             except (AlreadyExistsError, PreconditionError):
                 raise Changed from None
 
     def write(self, path: str, write: Callable[[Writable], object]) -> int:
         """Creates an object under a path that nothing else is ever written to; returns its bytes."""
         with self._errors(path, writing=True):
-            file = _Counted(obstore.open_writer(self._store, path, buffer_size=_UPLOAD_BYTES, max_concurrency=_UPLOADS))
+            file = _Counted(
+                obstore.open_writer(self._pieces, path, buffer_size=_UPLOAD_BYTES, max_concurrency=_UPLOADS)
+            )
             write(file)
             file.close()  # after an error nothing closes it, so that no part of an object gets a name
             return file.size
@@ -98,7 +106,7 @@ class Bucket:
         """Opens an object of so many bytes. Raises FailedPrecondition if it has another size."""
         with self._errors(path):
             try:
-                found = obstore.get(self._store, path, options={"range": (0, min(size, _FIRST_BYTES))})
+                found = obstore.get(self._pieces, path, options={"range": (0, min(size, _FIRST_BYTES))})
                 there = found.meta["size"]
                 first = bytes(found.bytes())
             except FileNotFoundError:
@@ -107,19 +115,19 @@ class Bucket:
                 raise FailedPrecondition(
                     f"{self.place(path)} is damaged: it has {there} bytes, and had {size} when it was written"
                 )
-            with io.BufferedReader(_Ranges(self._store, path, size, first), _READ_BYTES) as file:
+            with io.BufferedReader(_Ranges(self._pieces, path, size, first), _READ_BYTES) as file:
                 yield file
 
     def sizes(self, folder: str) -> dict[str, int]:
         """Returns the bytes of all objects below a folder, by path."""
         with self._errors(folder):
-            return {found["path"]: found["size"] for page in obstore.list(self._store, folder) for found in page}
+            return {found["path"]: found["size"] for page in obstore.list(self._small, folder) for found in page}
 
     def within(self, folder: str | None = None) -> tuple[list[str], list[str]]:
         """Returns the paths of the folders and of the objects directly in a folder; None: the topmost one."""
         with self._errors(folder or ""):
             try:
-                found = obstore.list_with_delimiter(self._store, folder)
+                found = obstore.list_with_delimiter(self._small, folder)
             except FileNotFoundError:
                 raise FailedPrecondition(f"{self.url}: there is no such bucket; make it, or name another one") from None
             return list(found["common_prefixes"]), [each["path"] for each in found["objects"]]
@@ -127,7 +135,7 @@ class Bucket:
     def remove(self, path: str) -> None:
         """Removes an object if it exists."""
         with self._errors(path, writing=True), suppress(FileNotFoundError):
-            obstore.delete(self._store, path)
+            obstore.delete(self._small, path)
 
     @contextmanager
     def _errors(self, path: str, *, writing: bool = False) -> Iterator[None]:
@@ -141,9 +149,9 @@ class Bucket:
             ) from error
         except (BaseError, OSError) as error:  # of an upload in pieces it is an OSError
             text = (
-                f"{place}: {_in_short(error)}; a request has {_REQUEST_SECONDS} s and is repeated for "
-                f"{_RETRY_SECONDS} s. Look at the way to the object store and its address, such as AWS_ENDPOINT_URL and "
-                "AWS_REGION"
+                f"{place}: {_in_short(error)}; a request that fails is repeated for {_RETRY_SECONDS} s. "
+                "Look at the way to the object store and its address, such as AWS_ENDPOINT_URL "
+                "and AWS_REGION"
             )
             raise (StorageUnwritable if writing else Unavailable)(text) from error
 

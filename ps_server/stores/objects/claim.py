@@ -1,9 +1,9 @@
 """The claim of a shard in an object store: an object that its server writes again and again.
 
 A server that replaces it takes the shard over, with a term one above. A conditional write decides between two that try.
-A server that is suspended and wakes up after a takeover notices at its next write: manifests are conditional writes, too,
-and the few writes without a condition count only while the claim was renewed so lately that no other server can have
-replaced it.
+A server that is suspended and wakes up after a takeover notices at its next write: manifests are conditional writes,
+too, and the few writes without a condition count only while the claim was renewed so lately that no other server can
+have replaced it.
 """
 
 from __future__ import annotations

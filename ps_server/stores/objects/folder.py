@@ -151,8 +151,8 @@ class LogFolder(ObjectFolder):
     def _list(self) -> None:
         """Reads the names of the entries.
 
-        A server may have written an entry without an acknowledgement, because it was replaced or lost the connection. Of
-        the entries that begin at one position the one that was written last counts.
+        A server may have written an entry without an acknowledgement, because it was replaced or lost the connection.
+        Of the entries that begin at one position the one that was written last counts.
         """
         latest: dict[str, tuple[int, int, str, StoredFile]] = {}
         for path, size in self._bucket.sizes(self._prefix).items():

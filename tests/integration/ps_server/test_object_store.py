@@ -329,13 +329,13 @@ def test_a_store_out_of_reach_keeps_the_rows_and_the_next_checkpoint_succeeds(
     epoch = table.history.record.epoch
     unreachable = {"endpoint": "http://127.0.0.1:1", "client_options": {"allow_http": True}}
     away = bucket.from_url(s3_url, **unreachable, retry_config={"max_retries": 0})
-    here = store.bucket._store
-    monkeypatch.setattr(store.bucket, "_store", away)
-    with pytest.raises(StorageUnwritable, match=rf"{s3_url}/t/.*is repeated for 1 s.*AWS_ENDPOINT_URL"):
-        checkpoint(table, 2, b"2")
+    with monkeypatch.context() as patch:
+        for connection in ("_small", "_pieces"):
+            patch.setattr(store.bucket, connection, away)
+        with pytest.raises(StorageUnwritable, match=rf"{s3_url}/t/.*is repeated for 1 s.*AWS_ENDPOINT_URL"):
+            checkpoint(table, 2, b"2")
     assert table.history.record.epoch == epoch
     assert values(table) == {2.0}
-    monkeypatch.setattr(store.bucket, "_store", here)
     checkpoint(table, 2, b"2")
     store.close()
     assert values(opened(s3_url)[1]) == {2.0}
