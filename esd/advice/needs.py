@@ -187,7 +187,7 @@ class Needs:
             memory["pre-images"] = self._pre_images(stored_bytes, NEW_ROW_BYTES) // shards
             if self.services.checkpoint_dir is None:
                 memory["samples"] = 2 * self._logged_bytes
-            else:
+            elif isinstance(self.services.checkpoint_dir, Path):
                 copies = self._rows(lambda table: table.row_bytes + CHECKPOINT_ROW_BYTES)
                 disk = round(CHECKPOINT_COPIES * copies) + self._snapshot_bytes + 2 * self._logged_bytes + dense
         return Need("parameter server", shards, memory, disk)

@@ -81,6 +81,9 @@ def test_checkpoints_need_rows_as_they_were_the_samples_of_two_intervals_and_a_d
     kept = needs(counted=changed, services=Services(checkpoint_dir=Path("/kept")), interval=1000).of("parameter server")
     assert "samples" not in kept.memory
     assert kept.disk > 2.5 * 5 * MILLION * (68 + 16)
+    objects = needs(counted=changed, services=Services(checkpoint_dir="s3://bucket/kept"), interval=1000)
+    assert objects.of("parameter server").memory == kept.memory
+    assert objects.of("parameter server").disk == 0
 
 
 def test_the_dispatcher_follows_caches_shadows_and_rules() -> None:
