@@ -203,6 +203,19 @@ def test_a_writer_that_was_replaced_is_refused_and_harms_nothing(s3_url: str, ta
     assert values(opened(s3_url)[1]) == {3.0}
 
 
+def test_a_writer_that_was_replaced_before_the_first_checkpoint_makes_none(
+    s3_url: str, taken_over_at_once: None
+) -> None:
+    stale = opened(s3_url)[1]
+    table = opened(s3_url)[1]
+    train(stale, 1)
+    with pytest.raises(StoreLost, match="another process has taken over"):
+        stale.history.cut(stale.history.record.epoch, 1, 0, 1)
+    train(table, 2)
+    checkpoint(table, 1, b"successor")
+    assert values(opened(s3_url)[1]) == {2.0}
+
+
 def test_a_log_entry_that_nobody_was_told_of_does_not_come_between(s3_url: str, taken_over_at_once: None) -> None:
     store, _ = opened(s3_url)
     log = store.open(SPEC).log
