@@ -24,12 +24,13 @@ async def start():
         yield started
 
 
-@pytest.fixture(params=["memory", "directory", "redis", "valkey"])
+@pytest.fixture(params=["memory", "directory", "objects", "redis", "valkey"])
 def any_store(request):
     """Settings of a server, for each kind of store."""
     if request.param in ("redis", "valkey"):
         return {"store": request.getfixturevalue(f"{request.param}_url")}
-    return {"checkpoint_dir": request.getfixturevalue("tmp_path")} if request.param == "directory" else {}
+    places = {"directory": "tmp_path", "objects": "s3_url"}
+    return {"checkpoint_dir": request.getfixturevalue(places[request.param])} if request.param in places else {}
 
 
 @pytest.fixture
