@@ -58,7 +58,7 @@ def _in_file(kind: Any) -> Any:
         return _Text
     if issubclass(present, Enum):
         return present
-    return Annotated[str if present is Path else present, Strict()]
+    return Annotated[str if present in (Path, Any) else present, Strict()]  # Any: of an option with a parser of its own
 
 
 def _text(value: Any) -> Any:
