@@ -3,53 +3,27 @@
 from __future__ import annotations
 
 import gzip
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from moto.server import ThreadedMotoServer
-from pyarrow import fs
 from typer.testing import CliRunner
 
 import esd
 from esd.cli.main import app
 from esd.data.opening import open_data
+from tests.support.object_store import new_bucket, s3_client
 
 ROWS = 30
 SCHEMA = esd.Schema(label="y", ids=("user", "item", "day"), dense=("hour",))
 CRITEO = b"".join(b"\t".join([b"%d" % (at % 2), *[b"%d" % at] * 13, *[b"c%d" % at] * 26]) + b"\n" for at in range(20))
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """The address of a store with one bucket, `visits`."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
-
-
 @pytest.fixture
-def store(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[fs.FileSystem]:
-    """The store, with an empty bucket `visits`, and the variables by which it is found."""
-    for name, value in {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "someone",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    system = fs.S3FileSystem(
-        access_key="someone", secret_key="secret", endpoint_override=endpoint,
-        allow_bucket_creation=True, allow_bucket_deletion=True,
-    )  # fmt: skip
-    system.create_dir("visits")
-    yield system
-    system.delete_dir("visits")
+def bucket(shared_s3: str) -> str:
+    """An empty bucket; the environment has the credentials."""
+    return new_bucket()
 
 
 def visits(seed: int) -> pd.DataFrame:
@@ -76,78 +50,77 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def upload(store: fs.FileSystem, file: Path, name: str) -> None:
-    with store.open_output_stream(f"visits/{name}", compression=None) as out:
-        out.write(file.read_bytes())
+def upload(bucket: str, file: Path, name: str) -> None:
+    s3_client().put_object(Bucket=bucket, Key=name, Body=file.read_bytes())
 
 
-def test_a_folder_in_a_store_is_the_data_set_of_its_copy_here(store: fs.FileSystem, folder: Path) -> None:
+def test_a_folder_in_a_store_is_the_data_set_of_its_copy_here(bucket: str, folder: Path) -> None:
     for file in folder.rglob("*.*"):
-        upload(store, file, f"of/{file.relative_to(folder).as_posix()}")
+        upload(bucket, file, f"of/{file.relative_to(folder).as_posix()}")
     for name in ("day=1/_SUCCESS", "_temporary/part.csv"):
-        upload(store, folder / name, f"of/{name}")
+        upload(bucket, folder / name, f"of/{name}")
     here = esd.read(folder, SCHEMA)
-    for address in ("s3://visits/of", "s3://visits", "s3://visits/of/day=*", "s3://visits/**/day=*/part.*"):
+    for address in (f"s3://{bucket}/of", f"s3://{bucket}", f"s3://{bucket}/of/day=*", f"s3://{bucket}/**/day=*/part.*"):
         there = esd.read(address, SCHEMA)
         assert there.samples == here.samples
         assert there.fingerprint == here.fingerprint
         for found, expected in zip(there, here, strict=True):
             np.testing.assert_array_equal(found.ids, expected.ids)
             np.testing.assert_array_equal(found.dense, expected.dense)
-    two = esd.read("s3://visits/of/day=1/part.parquet, s3://visits/of/day=??", SCHEMA)
+    two = esd.read(f"s3://{bucket}/of/day=1/part.parquet, s3://{bucket}/of/day=??", SCHEMA)
     assert sum(map(len, two)) == 3 * ROWS
 
 
-def test_other_readers_read_from_a_store(store: fs.FileSystem, tmp_path: Path) -> None:
+def test_other_readers_read_from_a_store(bucket: str, tmp_path: Path) -> None:
     (tmp_path / "day_0.gz").write_bytes(gzip.compress(CRITEO))
-    upload(store, tmp_path / "day_0.gz", "day_0.gz")
-    here, there = (open_data(f"criteo:{where}/day_?.gz", 64, seed=0) for where in (tmp_path, "s3://visits"))
+    upload(bucket, tmp_path / "day_0.gz", "day_0.gz")
+    here, there = (open_data(f"criteo:{where}/day_?.gz", 64, seed=0) for where in (tmp_path, f"s3://{bucket}"))
     assert there.fingerprint == here.fingerprint
     np.testing.assert_array_equal(next(iter(there)).ids, next(iter(here)).ids)
 
 
-def test_a_schema_is_proposed_for_files_of_a_store(store: fs.FileSystem, folder: Path) -> None:
-    upload(store, folder / "day=1" / "part.parquet", "day=1/part.parquet")
+def test_a_schema_is_proposed_for_files_of_a_store(bucket: str, folder: Path) -> None:
+    upload(bucket, folder / "day=1" / "part.parquet", "day=1/part.parquet")
     proposed = [
         CliRunner().invoke(app, ["data", "inspect", f"{where}/part.parquet"])
-        for where in ("s3://visits/day=1", folder / "day=1")
+        for where in (f"s3://{bucket}/day=1", folder / "day=1")
     ]
     assert [each.exit_code for each in proposed] == [0, 0], proposed[0].output
     assert proposed[0].stdout == proposed[1].stdout
 
 
-def test_a_file_that_is_replaced_between_two_readings_is_refused(store: fs.FileSystem, folder: Path) -> None:
+def test_a_file_that_is_replaced_between_two_readings_is_refused(bucket: str, folder: Path) -> None:
     for seed in (1, 2):
         visits(seed).to_csv(folder / f"{seed}.csv", index=False)
-    upload(store, folder / "1.csv", "part.csv")
-    opened = esd.read("s3://visits/part.csv", esd.Schema(label="y", ids=("user", "item")))
+    upload(bucket, folder / "1.csv", "part.csv")
+    opened = esd.read(f"s3://{bucket}/part.csv", esd.Schema(label="y", ids=("user", "item")))
     assert opened.fingerprint
-    upload(store, folder / "2.csv", "part.csv")
-    with pytest.raises(esd.errors.InvalidArgument, match=r"s3://visits/part.csv has changed since this run began"):
+    upload(bucket, folder / "2.csv", "part.csv")
+    with pytest.raises(esd.errors.InvalidArgument, match=rf"s3://{bucket}/part.csv has changed since this run began"):
         list(opened)
-    store.delete_file("visits/part.csv")
-    with pytest.raises(esd.errors.InvalidArgument, match=r"s3://visits/part.csv .*is not there any more"):
+    s3_client().delete_object(Bucket=bucket, Key="part.csv")
+    with pytest.raises(esd.errors.InvalidArgument, match=rf"s3://{bucket}/part.csv .*is not there any more"):
         list(opened)
 
 
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("s3://visits/none.csv", "does not exist"),
+        ("s3://BUCKET/none.csv", "does not exist"),
         ("s3://nobodys/visits", "does not exist"),
-        ("s3://visits/*.zip", "does not exist"),
-        ("s3://visits/of", "has no file that ends in"),
-        ("s3://visits/of/notes.txt", "must end in one of"),
+        ("s3://BUCKET/*.zip", "does not exist"),
+        ("s3://BUCKET/of", "has no file that ends in"),
+        ("s3://BUCKET/of/notes.txt", "must end in one of"),
         ("https://visits/of.csv", "are remote: of remote files, s3://BUCKET/PATH and gs://BUCKET/PATH are read"),
     ],
 )
-def test_what_cannot_be_read_is_named(store: fs.FileSystem, folder: Path, address: str, message: str) -> None:
-    upload(store, folder / "notes.txt", "of/notes.txt")
+def test_what_cannot_be_read_is_named(bucket: str, folder: Path, address: str, message: str) -> None:
+    upload(bucket, folder / "notes.txt", "of/notes.txt")
     with pytest.raises(esd.errors.InvalidArgument, match=message):
-        esd.read(address, SCHEMA)
+        esd.read(address.replace("BUCKET/", f"{bucket}/"), SCHEMA)
 
 
-def test_a_store_that_nobody_runs_is_given_up(monkeypatch: pytest.MonkeyPatch, store: fs.FileSystem) -> None:
+def test_a_store_that_nobody_runs_is_given_up(monkeypatch: pytest.MonkeyPatch, bucket: str) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
-    with pytest.raises(esd.errors.InvalidArgument, match=r"'s3://visits/of' cannot be found: .*Could not connect"):
-        esd.read("s3://visits/of", SCHEMA)
+    with pytest.raises(esd.errors.InvalidArgument, match=rf"'s3://{bucket}/of' cannot be found: .*Could not connect"):
+        esd.read(f"s3://{bucket}/of", SCHEMA)
