@@ -98,7 +98,7 @@ class PullBlock(_message.Message):
     def __init__(self, ids: _Optional[bytes] = ..., versions: _Optional[bytes] = ..., stateless: _Optional[int] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
-    __slots__ = ("sequence", "table", "epoch", "rows", "gradients", "pulls", "wait_ms")
+    __slots__ = ("sequence", "table", "epoch", "rows", "gradients", "pulls", "wait_ms", "trace_parent")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,7 @@ class ExchangeRequest(_message.Message):
     GRADIENTS_FIELD_NUMBER: _ClassVar[int]
     PULLS_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    TRACE_PARENT_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     table: str
     epoch: int
@@ -113,7 +114,8 @@ class ExchangeRequest(_message.Message):
     gradients: GradientBlock
     pulls: PullBlock
     wait_ms: int
-    def __init__(self, sequence: _Optional[int] = ..., table: _Optional[str] = ..., epoch: _Optional[int] = ..., rows: _Optional[_Union[RowBlock, _Mapping]] = ..., gradients: _Optional[_Union[GradientBlock, _Mapping]] = ..., pulls: _Optional[_Union[PullBlock, _Mapping]] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+    trace_parent: str
+    def __init__(self, sequence: _Optional[int] = ..., table: _Optional[str] = ..., epoch: _Optional[int] = ..., rows: _Optional[_Union[RowBlock, _Mapping]] = ..., gradients: _Optional[_Union[GradientBlock, _Mapping]] = ..., pulls: _Optional[_Union[PullBlock, _Mapping]] = ..., wait_ms: _Optional[int] = ..., trace_parent: _Optional[str] = ...) -> None: ...
 
 class ExchangeResponse(_message.Message):
     __slots__ = ("sequence", "stored", "newly_stored", "already_known", "positions", "rows", "refusal", "done", "credit")

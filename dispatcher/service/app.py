@@ -17,6 +17,7 @@ from esd.services.runtime import logs
 from esd.services.runtime.process import announce
 from esd.services.runtime.server import serve
 from esd.services.runtime.threads import named_threads
+from esd.services.runtime.tracing import tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,6 @@ async def serve_dispatcher(settings: DispatcherSettings) -> AsyncIterator[Served
 async def run_dispatcher(settings: DispatcherSettings, stop: asyncio.Event) -> None:
     """Serves until `stop` is set."""
     logs.configure(settings.log_level)
-    async with serve_dispatcher(settings) as served:
+    async with tracing("dispatcher", settings.listen), serve_dispatcher(settings) as served:
         announce("dispatcher", served.address, served.metrics_address, page=served.page_address)
         await stop.wait()

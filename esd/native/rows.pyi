@@ -286,6 +286,7 @@ class HeldFrame:
         table: name of the table.
         epoch: epoch of the plan.
         wait_ms: how long its pulls may wait, in milliseconds.
+        trace_parent: the span of its sender, as W3C's traceparent; empty without one.
         pushes: whether it stores rows or gradients.
         pulled_rows: number of rows that it pulls.
     """
@@ -294,6 +295,7 @@ class HeldFrame:
     table: str
     epoch: int
     wait_ms: int
+    trace_parent: str
     pushes: bool
     pulled_rows: int
 

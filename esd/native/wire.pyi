@@ -106,6 +106,7 @@ def write_frame(
     pull_ids: Ids,
     pull_versions: Versions,
     stateless: int,
+    trace_parent: str,
 ) -> tuple[bytes, int, int]:
     """Writes a frame, ExchangeRequest or DeliverRequest.
 
@@ -131,6 +132,7 @@ def write_frame(
         pull_ids: uint64 [p], rows to read.
         pull_versions: int64 [p], at exactly these versions.
         stateless: number of them, at the end, that come without their optimizer state.
+        trace_parent: the sender's span, as W3C's traceparent, in ASCII; empty: there is none.
 
     Returns:
         The message, and the offsets at which its pushes and its pulls begin.

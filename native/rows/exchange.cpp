@@ -245,6 +245,9 @@ void bind_exchange(nb::module_& m) {
                    [](const HeldFrame& held) { return nb::str(held.frame.table.data(), held.frame.table.size()); })
       .def_prop_ro("epoch", [](const HeldFrame& held) { return held.frame.epoch; })
       .def_prop_ro("wait_ms", [](const HeldFrame& held) { return held.frame.wait_ms; })
+      .def_prop_ro(
+          "trace_parent",
+          [](const HeldFrame& held) { return nb::str(held.frame.trace_parent.data(), held.frame.trace_parent.size()); })
       .def_prop_ro("pushes",
                    [](const HeldFrame& held) { return held.frame.rows.present || held.frame.gradients.present; })
       .def_prop_ro("pulled_rows",

@@ -40,7 +40,7 @@ nb::tuple write_frame(std::uint64_t sequence, std::string_view table, std::uint6
                       In2<float> rows, Slots row_slots, In1<std::uint64_t> gradient_ids, In1<std::int64_t> targets,
                       const InSets& contributors, In1<std::uint32_t> steps, In1<float> rates, In2<float> gradients,
                       Slots gradient_slots, std::size_t dimension, unsigned worker, In1<std::uint64_t> pull_ids,
-                      In1<std::int64_t> pull_versions, std::size_t stateless) {
+                      In1<std::int64_t> pull_versions, std::size_t stateless, std::string_view trace_parent) {
   const std::size_t n = gradient_ids.size();
   require(row_versions.size() == row_ids.size(), "row_ids and row_versions differ in length");
   const WorkerSets sets = sets_of(contributors);
@@ -58,6 +58,7 @@ nb::tuple write_frame(std::uint64_t sequence, std::string_view table, std::uint6
       {n, gradient_ids.data(), targets.data(), sets, steps.data(), rates.data(),
        gathered(gradients, gradient_slots, n, dimension), worker},
       {pull_ids.size(), pull_ids.data(), pull_versions.data(), stateless},
+      trace_parent,
   };
   const std::size_t pushes_at = frame.head_size(), pulls_at = pushes_at + frame.push_size();
   const nb::object message =
@@ -80,7 +81,8 @@ void bind_frames(nb::module_& m) {
         "row_ids"_a.noconvert(), "row_versions"_a.noconvert(), "rows"_a.noconvert(), "row_slots"_a.noconvert().none(),
         "gradient_ids"_a.noconvert(), "targets"_a.noconvert(), "contributors"_a.noconvert(), "steps"_a.noconvert(),
         "rates"_a.noconvert(), "gradients"_a.noconvert(), "gradient_slots"_a.noconvert().none(), "dimension"_a,
-        "worker"_a, "pull_ids"_a.noconvert(), "pull_versions"_a.noconvert(), "stateless"_a);
+        "worker"_a, "pull_ids"_a.noconvert(), "pull_versions"_a.noconvert(), "stateless"_a,
+        "trace_parent"_a);
 
   nb::class_<AnswerParts>(m, "AnswerParts")
       .def(

@@ -5,6 +5,7 @@
 // name the fault in words.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <limits>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
 #include "wire/packed_column.h"
@@ -77,6 +79,13 @@ class Fields {
     if (!field) return {};
     expect(field->type == WireType::kBytes);
     return {data_ + field->offset, field->size};
+  }
+
+  // A text of ASCII only, so that it needs no check of its UTF-8.
+  std::string_view ascii(std::uint32_t number) const {
+    const Bytes text = bytes(number);
+    expect(std::none_of(text.data, text.data + text.size, [](std::uint8_t c) { return c >= 0x80; }));
+    return {reinterpret_cast<const char*>(text.data), text.size};
   }
 
   // Values as they lie in memory, `count` of them.

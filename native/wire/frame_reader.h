@@ -2,7 +2,6 @@
 // side.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -35,28 +34,25 @@ struct FrameView {
   Gradients gradients;
   Pulls pulls;
   std::uint32_t wait_ms = 0;
+  std::string_view trace_parent;
 
   // Throws std::invalid_argument for bytes that are no frame, or a frame of unusual form.
   static FrameView read(Bytes message) {
-    const Fields<8> fields(message);
+    const Fields<10> fields(message);
+    expect(!fields.has(8));
     FrameView frame;
     frame.sequence = fields.varint(1);
-    frame.table = text(fields.bytes(2));
+    frame.table = fields.ascii(2);
     frame.epoch = fields.varint(3);
     if (fields.has(4)) frame.rows = read_rows(fields.bytes(4));
     if (fields.has(5)) frame.gradients = read_gradients(fields.bytes(5));
     if (fields.has(6)) frame.pulls = read_pulls(fields.bytes(6));
     frame.wait_ms = fields.varint32(7);
+    frame.trace_parent = fields.ascii(9);
     return frame;
   }
 
  private:
-  // Only ASCII, so that the text needs no check of its UTF-8.
-  static std::string_view text(Bytes bytes) {
-    expect(std::none_of(bytes.data, bytes.data + bytes.size, [](std::uint8_t c) { return c >= 0x80; }));
-    return {reinterpret_cast<const char*>(bytes.data), bytes.size};
-  }
-
   static Rows read_rows(Bytes message) {
     const Fields<4> fields(message);
     return {true, fields.bytes(1), fields.bytes(2), fields.bytes(3)};

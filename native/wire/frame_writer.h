@@ -106,13 +106,15 @@ struct FrameWriter {
   RowsToPush rows;
   GradientsToPush gradients;
   RowsToPull pulls;
+  std::string_view trace_parent;  // empty unless the iteration is traced
 
   // A pull may wait for its version, and a gradient for the version before its own. Each part is also sent alone.
   bool may_wait() const { return pulls.n || gradients.n; }
 
   std::size_t head_size() const {
     return varint_field_size(sequence) + bytes_field_size(table.size()) + varint_field_size(epoch) +
-           (may_wait() ? varint_field_size(wait_ms) : 0) + (iteration ? varint_field_size(iteration) : 0);
+           (may_wait() ? varint_field_size(wait_ms) : 0) + (iteration ? varint_field_size(iteration) : 0) +
+           (trace_parent.empty() ? 0 : bytes_field_size(trace_parent.size()));
   }
   std::size_t push_size() const {
     return (rows.n ? bytes_field_size(rows.size()) : 0) + (gradients.n ? bytes_field_size(gradients.size()) : 0);
@@ -127,6 +129,10 @@ struct FrameWriter {
     writer.varint_field(3, epoch);
     if (may_wait()) writer.varint_field(7, wait_ms);
     if (iteration) writer.varint_field(8, iteration);
+    if (!trace_parent.empty()) {
+      writer.bytes_field(9, trace_parent.size());
+      writer.bytes(trace_parent.data(), trace_parent.size());
+    }
     if (rows.n) {
       writer.bytes_field(4, rows.size());
       rows.write(writer);

@@ -68,7 +68,7 @@ GradientColumns read_gradients(Bytes message, const RowColumns& trained) {
   return gradients;
 }
 
-using PlanFields = Fields<37>;
+using PlanFields = Fields<38>;
 
 DirectColumns read_direct(const PlanFields& fields, std::uint32_t places_at, std::uint32_t peers_at, std::size_t rows,
                           std::uint64_t workers) {
@@ -154,6 +154,7 @@ ReadPlan read_plan(Bytes message, const PlanLimits& limits) {
   plan.discards = rows(24);
   plan.direct_pushes = read_direct(fields, 30, 31, plan.update_rows.ids.size(), limits.workers);
   plan.direct_pulls = read_direct(fields, 32, 33, plan.pulls.ids.size(), limits.workers);
+  plan.trace_parent = fields.ascii(37);
   return plan;
 }
 

@@ -57,6 +57,7 @@ struct ReadPlan {
   std::vector<std::uint32_t> lengths;
   std::vector<float> dense, labels, weights;
   bool has_lengths = false, has_weights = false, has_groups = false;
+  std::string trace_parent;
 };
 
 struct ReadPlans {

@@ -37,6 +37,7 @@ from esd.services.domain.errors import InvalidArgument, Overloaded
 from esd.services.runtime import metrics
 from esd.services.runtime.byte_budget import ByteBudget, Share
 from esd.services.runtime.status import status_of
+from esd.services.runtime.tracing import Span, continue_trace
 from esd.services.wire.exchange import (
     MAX_FRAME_BYTES,
     Credit,
@@ -101,6 +102,7 @@ class _OpenFrame:
         pulls_follow: whether its pulls begin when its pushes are stored, since both have the same rows.
         failure: the error of its pulls, to be answered when its pushes are stored.
         queued: whether it is in the writer's queue, or its first rows have still to be put there.
+        span: of it, if its sender traces the iteration.
     """
 
     def __init__(self, data: bytes, share: Share) -> None:
@@ -113,6 +115,14 @@ class _OpenFrame:
         self.replies = 0
         self.failure: Exception | None = None
         self.queued = True
+        self.span: Span | None = None
+
+    def begin_span(self, content: Content) -> None:
+        """Begins its span as a child of its sender's, if it names one."""
+        if content.trace_parent:
+            self.span = continue_trace(
+                content.trace_parent, "exchange", began=self.arrived, table=content.table, bytes=self.size
+            )
 
     def end_pulls(self) -> None:
         """Ends the pulls. May be repeated."""
@@ -223,6 +233,7 @@ class _Stream:
         try:
             content = _read(data)
             frame.sequence = content.sequence
+            frame.begin_span(content)
             self._admit(frame)
             table = self._exchange.tables.get(content.table)
             answer = self._apply_at_once(frame, content, table) or await self._apply(frame, data, table)
@@ -380,7 +391,8 @@ class _Stream:
     def _refusal(self, frame: _OpenFrame, error: Exception, stored: Stored | None = None) -> _Reply:
         """Returns the last answer of a frame, with an error."""
         status = status_of(error)
-        _log.info("frame %d refused: %s", frame.sequence, status.details, extra={"code": status.code.name})
+        fields = {"code": status.code.name, **({} if frame.span is None else frame.span.ids)}
+        _log.info("frame %d refused: %s", frame.sequence, status.details, extra=fields)
         message = encode_refusal(frame.sequence, stored, status.code.value[0], status.reason, status.details)
         return _Reply(frame, message, last=True, code=status.code)
 
@@ -401,6 +413,8 @@ class _Stream:
             ok = answer.code is grpc.StatusCode.OK
             (_DONE_WELL if ok else metrics.EXCHANGE_FRAMES.labels(answer.code.name)).inc()
             metrics.EXCHANGE_SECONDS.observe(time.perf_counter() - frame.arrived)
+            if frame.span is not None:
+                frame.span.end(code=answer.code.name)
         else:
             self._wake(frame)
 

@@ -66,6 +66,7 @@ class Exchange:
         epoch: int,
         iteration: int = 0,
         urgent: bool = False,
+        trace_parent: str = "",
     ) -> list[Frame]:
         """Queues a parcel, and returns at once: its rows and gradients have been copied into the frames.
 
@@ -76,6 +77,7 @@ class Exchange:
             epoch: of the plan.
             iteration: the one in which another worker trains the pushed rows; 0 for a parameter server.
             urgent: whether the frames overtake unsent frames that are not urgent.
+            trace_parent: the worker's span of the iteration, as W3C's traceparent; empty: there is none.
 
         Returns:
             The frames of the parcel, whose futures give the results.
@@ -83,7 +85,7 @@ class Exchange:
         Raises:
             Unavailable: the exchange is closed.
         """
-        frames = list(self._frames(parcel, spec, rows, epoch, iteration))
+        frames = list(self._frames(parcel, spec, rows, epoch, iteration, trace_parent))
         for frame in frames:
             self._submit(frame, urgent=urgent)
         return frames
@@ -108,7 +110,7 @@ class Exchange:
         """
         frames: list[Frame] = []
         try:
-            for frame in self._frames(parcel, spec, rows, epoch, 0):
+            for frame in self._frames(parcel, spec, rows, epoch):
                 frames.append(frame)
                 self._submit(frame)
                 await self._outbox.room()
@@ -119,11 +121,23 @@ class Exchange:
         return frames
 
     def _frames(
-        self, parcel: Parcel, spec: TableSpec, rows: NDArray[np.float32] | None, epoch: int, iteration: int
+        self,
+        parcel: Parcel,
+        spec: TableSpec,
+        rows: NDArray[np.float32] | None,
+        epoch: int,
+        iteration: int = 0,
+        trace_parent: str = "",
     ) -> Iterator[Frame]:
         for piece in parcel.pieces(spec, self._traffic.chunk_bytes):
             message = encode_parcel(
-                piece, spec, self._outbox.number(), epoch=epoch, wait_seconds=self._timeout, iteration=iteration
+                piece,
+                spec,
+                self._outbox.number(),
+                epoch=epoch,
+                wait_seconds=self._timeout,
+                iteration=iteration,
+                trace_parent=trace_parent,
             )
             yield Frame(message, PulledRows(piece.pulls, rows, spec) if len(piece.pulls) and rows is not None else None)
 

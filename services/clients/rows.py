@@ -87,7 +87,13 @@ class RowClient:
         await all_of(map(self._patiently, others))
 
     def exchange(
-        self, parcel: Parcel, rows: NDArray[np.float32] | None = None, *, epoch: int = 0, urgent: bool = False
+        self,
+        parcel: Parcel,
+        rows: NDArray[np.float32] | None = None,
+        *,
+        epoch: int = 0,
+        urgent: bool = False,
+        trace_parent: str = "",
     ) -> list[Frame]:
         """Queues a parcel for the servers of its ids, and returns at once: its pushes have been copied into frames.
 
@@ -96,6 +102,7 @@ class RowClient:
             rows: float32 [.., W], the array that receives the pulled rows; None if the parcel pulls none.
             epoch: of the plan.
             urgent: whether the frames overtake unsent frames that are not urgent.
+            trace_parent: the worker's span of the iteration, as W3C's traceparent; empty: there is none.
 
         Returns:
             The frames of the parcel, whose futures give the results.
@@ -103,7 +110,9 @@ class RowClient:
         return [
             frame
             for shard, part in parcel.by_shard(len(self._servers))
-            for frame in self._servers[shard].exchange.send(part, self.table, rows, epoch=epoch, urgent=urgent)
+            for frame in self._servers[shard].exchange.send(
+                part, self.table, rows, epoch=epoch, urgent=urgent, trace_parent=trace_parent
+            )
         ]
 
     async def carry(self, parcel: Parcel, rows: NDArray[np.float32] | None = None, *, epoch: int = 0) -> list[Frame]:

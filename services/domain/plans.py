@@ -263,6 +263,7 @@ class IterationPlan:
             worker makes their initial rows, and trains none of them.
         chunks: uint32 [c], the chunks of the global batch that have samples here, ascending, in a job with negatives.
             The ids of their lists follow the ids of the samples in `inverse`, list by list.
+        trace_parent: the span of the plan's decision, as W3C's traceparent; empty unless the iteration is traced.
 
     Example:
         The first plan of a worker whose cache is empty: it pulls the two rows of its sample.
@@ -307,6 +308,7 @@ class IterationPlan:
     direct_pulls: DirectRows = NO_DIRECT_ROWS
     initial_ids: NDArray[np.uint64] = field(default_factory=lambda: NO_IDS)
     chunks: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    trace_parent: str = ""
 
     def rows_by_table(self, tables: int) -> list[UsedRows]:
         """Returns the rows that the samples use of each of the job's tables, by number."""

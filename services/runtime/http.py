@@ -45,10 +45,19 @@ class Resource:
     Attributes:
         kind: its media type.
         content: makes the content, for every request; slow work in it must be done in a thread.
+        richer: the same in another format, for clients whose Accept names its media type; None: there is none.
     """
 
     kind: str
     content: Callable[[], Awaitable[bytes]]
+    richer: Resource | None = None
+
+    def accepted_by(self, head: str) -> Resource:
+        """Returns the format that a request asks for."""
+        if self.richer is None:
+            return self
+        kind = self.richer.kind.partition(";")[0]
+        return self.richer if any(kind in accepted for accepted in _header(head, "accept")) else self
 
 
 @asynccontextmanager
@@ -174,6 +183,7 @@ async def _response(head: str | None, resources: Mapping[str, Resource], *, loca
     resource = resources.get(target.partition("?")[0])
     if resource is None:
         return _error(HTTPStatus.NOT_FOUND)
+    resource = resource.accepted_by(head or "")
     try:
         body = await resource.content()
     except Exception:  # noqa: BLE001 - a defect in a page must not disturb the service
@@ -184,11 +194,13 @@ async def _response(head: str | None, resources: Mapping[str, Resource], *, loca
 
 def _names_loopback(head: str) -> bool:
     """Returns whether the header Host names this machine. A client that sends none is no browser."""
-    for line in head.split("\r\n")[1:]:
-        name, _, value = line.partition(":")
-        if name.strip().lower() == "host" and not is_loopback_name(value):
-            return False
-    return True
+    return all(map(is_loopback_name, _header(head, "host")))
+
+
+def _header(head: str, name: str) -> list[str]:
+    """Returns the values of a header, in small letters: one for each time that the request has it."""
+    fields = (line.partition(":") for line in head.split("\r\n")[1:])
+    return [value.strip().lower() for field, _, value in fields if field.strip().lower() == name]
 
 
 def is_loopback_name(host: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Literal
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _context: ContextVar[Mapping[str, object]] = ContextVar("log_context", default=MappingProxyType({}))
+_span: ContextVar[Mapping[str, str]] = ContextVar("log_span", default=MappingProxyType({}))
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
@@ -34,6 +35,15 @@ def bind(**fields: object) -> None:
     _context.set(MappingProxyType({**_context.get(), **fields}))
 
 
+def name_span(ids: Mapping[str, str]) -> None:
+    """Has every line that the current task, and the tasks it starts, will log name a span, in place of the last one.
+
+    Args:
+        ids: the fields of the line, such as `trace_id`; empty: there is no span any more.
+    """
+    _span.set(ids)
+
+
 class JsonFormatter(logging.Formatter):
     """Formats a record as one JSON object: time, level, logger, message, the context, `extra` fields, the traceback."""
 
@@ -45,6 +55,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
             **_context.get(),
+            **_span.get(),
             **{key: value for key, value in record.__dict__.items() if key not in _STANDARD},
         }
         if record.exc_info:

@@ -68,7 +68,14 @@ class FrameMessage:
 
 
 def encode_parcel(
-    parcel: Parcel, spec: TableSpec, sequence: int, *, epoch: int, wait_seconds: float = 0.0, iteration: int = 0
+    parcel: Parcel,
+    spec: TableSpec,
+    sequence: int,
+    *,
+    epoch: int,
+    wait_seconds: float = 0.0,
+    iteration: int = 0,
+    trace_parent: str = "",
 ) -> FrameMessage:
     """Encodes a parcel as a frame, without its empty parts.
 
@@ -79,6 +86,7 @@ def encode_parcel(
         epoch: of the plan.
         wait_seconds: seconds that pulls may wait for their versions, and gradients for the versions before theirs.
         iteration: the one in which another worker trains the rows; 0: the frame is for a parameter server.
+        trace_parent: the worker's span of the iteration, as W3C's traceparent; empty: there is none.
     """
     rows, gradients, pulls = parcel.rows, parcel.gradients, parcel.pulls
     data, pushes_at, pulls_at = native.write_frame(
@@ -103,6 +111,7 @@ def encode_parcel(
         pulls.ids,
         pulls.versions,
         pulls.stateless,
+        trace_parent,
     )
     gradient_bytes = len(gradients) * spec.gradient_transfer_bytes
     return FrameMessage(data, sequence, pushes_at, pulls_at, gradient_bytes)

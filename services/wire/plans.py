@@ -34,7 +34,7 @@ from esd.services.wire.arrays import decode_array
 from esd.services.wire.jobs import decode_job, encode_job
 
 # The fields of an IterationPlan by form; each has the same name in its message.
-_NUMBERS = ("epoch", "iteration", "batch_size", "forgotten_below")
+_SINGLE = ("epoch", "iteration", "batch_size", "forgotten_below", "trace_parent")
 _TRANSFERS = ("update_rows", "evict_rows", "drops", "pulls", "discards")
 _GRADIENTS = ("update_gradients", "evict_gradients")
 # For each field of direct rows: the field with all rows, to which its places refer, and the field with the peers.
@@ -59,6 +59,14 @@ def encode_plan_message(message: FlushPlan | Membership | Reload | EndOfStream) 
             response = dispatcher_pb2.AttendResponse(reload=_encode_reload(message))
         case EndOfStream():
             response = dispatcher_pb2.AttendResponse(end=dispatcher_pb2.EndOfStream(iterations=message.iterations))
+    return response.SerializeToString(deterministic=True)
+
+
+def with_trace(message: bytes, trace_parent: str) -> bytes:
+    """Returns the message of one plan with the span of its decision, as W3C's traceparent."""
+    response = dispatcher_pb2.AttendResponse.FromString(message)
+    (plan,) = response.plans
+    plan.trace_parent = trace_parent
     return response.SerializeToString(deterministic=True)
 
 
@@ -226,7 +234,7 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
         "weights": decode_array(message.weights, np.float32, (m,), "weights") if message.weights else None,
         "groups": decode_array(message.groups, np.uint64, (m,), "groups") if message.groups else None,
     }
-    return IterationPlan(**{name: getattr(message, name) for name in _NUMBERS}, **without_lists(columns, message.lists))
+    return IterationPlan(**{name: getattr(message, name) for name in _SINGLE}, **without_lists(columns, message.lists))
 
 
 def _check_lists(lists: int, samples: int, lengths: NDArray[np.uint32] | None) -> None:

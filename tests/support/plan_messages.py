@@ -45,6 +45,7 @@ def _plan(plan: IterationPlan, fields: int | None) -> pb.IterationPlan:
         fields = len(plan.inverse) // max(m, 1) if plan.lengths is None else plan.lengths.shape[1]
     u = len(plan.unique_ids)
     return pb.IterationPlan(
+        trace_parent=plan.trace_parent,
         epoch=plan.epoch,
         iteration=plan.iteration,
         batch_size=plan.batch_size,

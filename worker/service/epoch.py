@@ -23,6 +23,7 @@ from esd.services.domain.tables import slots_of_tables
 from esd.services.runtime.leavable_thread import LeavableThread
 from esd.services.runtime.tasks import run_in
 from esd.services.runtime.threads import named_threads
+from esd.services.runtime.tracing import enter
 from esd.worker.core.cache_book import CacheBook
 from esd.worker.service.caller import Caller
 from esd.worker.service.checkpoint import WorkerCheckpoints
@@ -164,6 +165,7 @@ class WorkerEpoch:
                 await self._agree(membership, await run_in(caller, dense.save))
 
             def begin(current: IterationTransfers, rows_trained: RowsTrained) -> Step:
+                enter(current.span)
                 current.write()
                 return steps.begin(current.plan, rows_trained)
 

@@ -15,6 +15,7 @@ import torch
 
 from esd.services.runtime.server import Server, serve
 from esd.services.runtime.threads import name_this_thread
+from esd.services.runtime.tracing import tracing
 from esd.worker.service.caller import Caller
 from esd.worker.service.epoch import Training
 from esd.worker.service.job import WorkerJob
@@ -105,6 +106,7 @@ class WorkerSession:
     async def _open(self) -> Server:
         settings = self._settings
         service = WorkerService(settings)
+        await self._services.enter_async_context(tracing("worker", settings.name))
         serving = serve("worker", [(add_to_server, service, SERVICE)], settings)
         server = await self._services.enter_async_context(serving)
         job = WorkerJob(settings, server.address, service, self._caller, self._training)

@@ -114,18 +114,20 @@ class TableTransfers:
         moves: of the table.
         mover: of the table.
         iteration: of the plan.
+        trace_parent: the worker's span of the iteration, as W3C's traceparent; empty unless it is traced.
 
     Attributes:
         frames: the frames so far to parameter servers.
         delivered: the frames so far to other workers.
     """
 
-    def __init__(self, moves: TableMoves, mover: TableMover, iteration: int) -> None:
+    def __init__(self, moves: TableMoves, mover: TableMover, iteration: int, trace_parent: str) -> None:
         self.frames: list[Frame] = []
         self.delivered: list[Frame] = []
         self._moves = moves
         self._mover = mover
         self._iteration = iteration
+        self._trace_parent = trace_parent
         update_rows, self._direct_rows = _apart(moves.update_rows, moves.direct_pushes)
         self._rows = update_rows.joined(moves.evict_rows)
         self._gradients = moves.update_gradients.joined(moves.evict_gradients)
@@ -146,7 +148,9 @@ class TableTransfers:
         if len(rows) or len(gradients) or len(pulls):
             mover = self._mover
             parcel = await mover.parcel(rows, gradients, pulls)
-            sent = mover.servers.exchange(parcel, self._staging, epoch=mover.epoch, urgent=not early)
+            sent = mover.servers.exchange(
+                parcel, self._staging, epoch=mover.epoch, urgent=not early, trace_parent=self._trace_parent
+            )
         delivered = await self._deliver(early=early) if len(self._direct_rows) else []
         self.frames += sent
         self.delivered += delivered

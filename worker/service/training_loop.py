@@ -13,7 +13,9 @@ from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.plans import FlushPlan, IterationPlan, PlanMessage
 from esd.services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase, label_classes
 from esd.services.domain.sync import Sync
+from esd.services.runtime.tracing import Span, continue_trace, enter
 from esd.worker.core.cache_book import CacheBook
+from esd.worker.service.iteration_trace import end_trace
 from esd.worker.service.link import Link
 from esd.worker.service.transfers import IterationTransfers, RowMover
 from esd.worker.training.step import StepResult
@@ -70,6 +72,7 @@ class TrainingLoop:
         self._tell = confirm
         self._take_checkpoint = take_checkpoint
         self._sync = sync
+        self._waiting_since: float | None = None  # while the loop waits for a plan
         self.phase = WorkerPhase.IDLE
 
     async def run(self) -> FlushPlan:
@@ -84,7 +87,9 @@ class TrainingLoop:
         while True:
             clock = _Laps()
             self.phase = WorkerPhase.IDLE
+            self._waiting_since = clock.times[0]
             current = await following
+            self._waiting_since = None
             plan_wait = clock.lap()
             if isinstance(current, FlushPlan):
                 self.phase = WorkerPhase.FLUSH
@@ -97,6 +102,7 @@ class TrainingLoop:
                 following, leaving = self._follow(before, may_leave)
                 continue
 
+            enter(current.span)
             self.phase = WorkerPhase.PUSH
             await leaving
             if self._sync.awaits_storage:
@@ -114,8 +120,9 @@ class TrainingLoop:
             may_leave.set()
             barrier = self._sync.keeps_copies
             clock.lap()
-            phases = PhaseTimes(plan_wait, push, pull, step.compute, step.all_reduce, step.update)
-            confirming = tasks.create_task(self._confirm(current, step, phases, clock.total(), confirming))
+            times = step.times
+            phases = PhaseTimes(plan_wait, push, pull, times.compute, times.all_reduce, times.update)
+            confirming = tasks.create_task(self._confirm(current, step, phases, clock, confirming))
             before = current
 
     async def _confirm(
@@ -123,7 +130,7 @@ class TrainingLoop:
         trained: IterationTransfers,
         step: StepResult,
         phases: PhaseTimes,
-        seconds: float,
+        clock: _Laps,
         earlier: asyncio.Task[None] | None,
     ) -> None:
         """Reports an iteration when all that it has pushed is durable, while the next one begins.
@@ -134,7 +141,9 @@ class TrainingLoop:
         if earlier is not None:
             await earlier
         transfers = await trained.finished(step.reduced_floats)
-        self._tell(self._report(trained.plan, step, transfers, phases, seconds))
+        self._tell(self._report(trained.plan, step, transfers, phases, clock.total()))
+        if trained.span is not None:
+            end_trace(trained.span, clock.times[:-1], step.times)
 
     async def _next(self) -> IterationTransfers | FlushPlan:
         """Waits for the next plan, refuses it if it does not fit, and starts its early transfers."""
@@ -145,9 +154,22 @@ class TrainingLoop:
         if not isinstance(message, IterationPlan):
             raise FailedPrecondition(f"{type(message).__name__} came where a plan was expected")
         self._book.enter(message)
-        transfers = IterationTransfers(message, self._mover)
+        transfers = IterationTransfers(message, self._mover, self._traced(message))
         await transfers.start(early=True)
         return transfers
+
+    def _traced(self, plan: IterationPlan) -> Span | None:
+        """Begins the span of an iteration, as early as the loop has waited for its plan; None if it has no trace."""
+        if not plan.trace_parent:
+            return None
+        return continue_trace(
+            plan.trace_parent,
+            "iteration",
+            began=self._waiting_since,
+            epoch=plan.epoch,
+            iteration=plan.iteration,
+            samples=len(plan.labels),
+        )
 
     def _follow(
         self, before: IterationTransfers | None, may_leave: asyncio.Event
@@ -206,14 +228,18 @@ def _wait_for_sum() -> None:
 
 
 class _Laps:
-    """Measures seconds since the start, and since the last lap."""
+    """Measures seconds from the start, and from lap to lap.
+
+    Attributes:
+        times: of the start, and of the end of each lap.
+    """
 
     def __init__(self) -> None:
-        self._start = self._last = time.perf_counter()
+        self.times = [time.perf_counter()]
 
     def lap(self) -> float:
-        last, self._last = self._last, time.perf_counter()
-        return self._last - last
+        self.times.append(time.perf_counter())
+        return self.times[-1] - self.times[-2]
 
     def total(self) -> float:
-        return self._last - self._start
+        return self.times[-1] - self.times[0]

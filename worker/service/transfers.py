@@ -11,6 +11,7 @@ from esd.services.domain.ids import parts_of_tables
 from esd.services.domain.plans import FlushPlan, IterationPlan, Membership, Transfers
 from esd.services.domain.reports import TransferCounts
 from esd.services.runtime.tasks import all_of
+from esd.services.runtime.tracing import Span
 from esd.worker.service.inbox import Arrival
 from esd.worker.service.parameter_servers import ParameterServers
 from esd.worker.service.peers import Peers
@@ -98,14 +99,26 @@ class IterationTransfers:
     The early half may move while the previous iteration trains; the late half overtakes its unsent frames. Workers
     cannot wait for each other in a circle: the push for which a pull waits belongs to the same half of the same
     iteration, or to an earlier one, and no push waits for a pull.
+
+    Args:
+        plan: of the iteration.
+        mover: moves the rows.
+        span: of the iteration; None unless it is traced.
+
+    Attributes:
+        plan: as above.
+        span: as above.
     """
 
-    def __init__(self, plan: IterationPlan, mover: RowMover) -> None:
+    def __init__(self, plan: IterationPlan, mover: RowMover, span: Span | None = None) -> None:
         self.plan = plan
+        self.span = span
+        trace_parent = "" if span is None else span.context
         self._mover = mover
         moves = plan.moves_by_table(len(mover.tables))
         self._tables = [
-            TableTransfers(each, table, plan.iteration) for each, table in zip(moves, mover.tables, strict=True)
+            TableTransfers(each, table, plan.iteration, trace_parent)
+            for each, table in zip(moves, mover.tables, strict=True)
         ]
         self._arrival: Arrival | None = None
 

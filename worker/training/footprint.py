@@ -88,7 +88,7 @@ def _train(job: JobSpec, plans: Sequence[IterationPlan], device: torch.device) -
             staging.fill(_ROW_VALUE)
             cache.write(pulls.slots, staging)
         result = trainer.step(plan)
-        seconds.append(result.compute + result.update)
+        seconds.append(result.times.compute + result.times.update)
     return _Run(plans[0].batch_size, statistics.median(seconds[1:]), _peak(device))
 
 

@@ -24,6 +24,7 @@ from esd.worker.training.embeddings import Embedder
 from esd.worker.training.initial_rows import with_initial_rows, without_initial_rows
 from esd.worker.training.rows import RowCache
 from esd.worker.training.shared_gradients import SharedGradients
+from esd.worker.training.step_times import StepTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,7 @@ class StepResult:
         loss_sum: sum of the unweighted losses before training (progressive validation).
         label_loss_sums: of several labels, the same of each; with one label none.
         score_bins: uint16 [m, L], floor(65536 * predicted probability).
-        compute: seconds of the forward and backward pass.
-        all_reduce: seconds in the sums over all workers, waiting for other workers included.
-        update: seconds in the optimizers.
+        times: the times of its parts.
         reduced_floats: how many values were summed for replicated rows.
         drift: how far the parameters were from an average, as IterationReport has it.
     """
@@ -44,9 +43,7 @@ class StepResult:
     loss_sum: float
     label_loss_sums: tuple[float, ...]
     score_bins: NDArray[np.uint16]
-    compute: float
-    all_reduce: float
-    update: float
+    times: StepTimes
     reduced_floats: int = 0
     drift: float = 0.0
 
@@ -155,7 +152,7 @@ class Step:
             self._train_own_rows()
             if not self._shared.floats:
                 self._rows_trained()
-            self._summing = self._done()
+            self._trained_rows = self._done()
             self._sum()
             self._summed = self._done()
         except Unavailable as error:
@@ -207,9 +204,7 @@ class Step:
             self._loss_sum,
             self._label_loss_sums,
             self._score_bins,
-            compute=self._computed - self._began,
-            all_reduce=self._summed - self._summing + self._ended - self._optimised,
-            update=self._summing - self._computed + self._optimised - self._summed,
+            StepTimes(self._began, self._computed, self._trained_rows, self._summed, self._optimised, self._ended),
             reduced_floats=self._shared.floats,
             drift=self._parameters.take_drift(),
         )

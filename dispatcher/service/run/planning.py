@@ -41,7 +41,8 @@ from esd.services.domain.state import JobPhase
 from esd.services.domain.watched import PlanStage
 from esd.services.runtime.tasks import run_in
 from esd.services.runtime.threads import named_threads
-from esd.services.wire.plans import digest_of, encode_plan_message
+from esd.services.runtime.tracing import Span, begin_trace, enter
+from esd.services.wire.plans import digest_of, encode_plan_message, with_trace
 
 # Iterations that fit into the window at the same time are planned and published together, since every publication wakes
 # the event loops of all processes once. No plan waits longer than this for the next ones, estimated from the time of
@@ -296,10 +297,23 @@ def _decide(
             if log is not None:
                 log.add(Observed.of(feedback))
             planner.observe(feedback)
+        span = begin_trace("plan")
+        enter(span)
         decision = planner.plan(turn.batch, turn.later, ids=turn.ids)
-        samples = decision.workloads.tolist()
-        plans = [PublishedPlan(message, m) for message, m in zip(decision.messages, samples, strict=True)]
-        if log is not None:
+        if log is not None:  # of the plans without their trace, which another run of the same stream has not
             log.add(IterationPlanned(decision.iteration, digest_of(decision.messages), decision.efforts))
-        decided.append((decision, plans))
+        decided.append((decision, _published(decision, span)))
+        enter(None)
     return decided
+
+
+def _published(decision: Decision, span: Span | None) -> list[PublishedPlan]:
+    """Returns the plans of a decision, by slot, and ends the span of the decision."""
+    messages: Sequence[bytes] = decision.messages
+    trace_id = ""
+    if span is not None:
+        messages = [with_trace(message, span.context) for message in messages]
+        trace_id = span.trace_id
+        span.end(epoch=decision.epoch, iteration=decision.iteration, samples=len(decision.batch))
+    samples = decision.workloads.tolist()
+    return [PublishedPlan(message, m, trace_id) for message, m in zip(messages, samples, strict=True)]

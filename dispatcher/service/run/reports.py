@@ -71,17 +71,18 @@ def _iteration(job: Job, worker: WorkerRecord, report: IterationReport) -> None:
             f"{worker} reports iteration {report.iteration}; the next one it has to report is {worker.confirmed},"
             f" and {plans.planned} are planned"
         )
-    expected = plans.get(worker.slot, report.iteration).samples
-    if len(report.labels) != expected:
+    plan = plans.get(worker.slot, report.iteration)
+    if len(report.labels) != plan.samples:
         raise InvalidArgument(
-            f"{worker} reports {len(report.labels)} samples of iteration {report.iteration}, its plan has {expected}"
+            f"{worker} reports {len(report.labels)} samples of iteration {report.iteration}, its plan has "
+            f"{plan.samples}"
         )
     labels = len(job.spec.labels)
     if report.labels.shape[1] != labels:
         raise InvalidArgument(f"{worker} reports {report.labels.shape[1]} labels per sample, the job has {labels}")
     plans.confirm(worker.slot, report.iteration)
     worker.confirm(report)
-    job_metrics.reported(worker.slot, report)
+    job_metrics.reported(worker.slot, report, plan.trace_id)
     job.feedback.add(worker.slot, report)
     if job.totals.add_report(worker.slot, report):
         if filled := job.totals.progress.filled:

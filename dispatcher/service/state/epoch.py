@@ -12,10 +12,17 @@ from esd.services.domain.worker_set import WorkerSet
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan:
-    """One worker's plan of one iteration, encoded, and its number of samples m."""
+    """One worker's plan of one iteration.
+
+    Attributes:
+        message: the plan, encoded.
+        samples: its number of samples, m.
+        trace_id: of the iteration's trace; empty unless it is traced.
+    """
 
     message: bytes
     samples: int
+    trace_id: str = ""
 
 
 class PlanLog:

@@ -150,11 +150,18 @@ def refused(code: str) -> None:
     _child(metrics.REFUSED_MESSAGES, code).inc()
 
 
-def reported(slot: int, report: IterationReport) -> None:
-    """Counts the transfers and the phase times in a worker's report of a trained iteration."""
+def reported(slot: int, report: IterationReport, trace_id: str) -> None:
+    """Counts the transfers and the phase times in a worker's report of a trained iteration.
+
+    Args:
+        slot: of the worker.
+        report: its report.
+        trace_id: of the iteration's trace, an example of such times; empty unless it is traced.
+    """
     moved(slot, report.transfers)
+    example = {"trace_id": trace_id} if trace_id else None
     for histogram, seconds in zip(_iteration_phases(), report.phases, strict=True):
-        histogram.observe(seconds)
+        histogram.observe(seconds, example)
     if report.measured_bandwidth:
         _child(metrics.WORKER_BANDWIDTH, slot).set(report.measured_bandwidth)
 

@@ -44,7 +44,10 @@ def random_workers(rng: np.random.Generator) -> tuple[int, int]:
 
 def random_frame(rng: np.random.Generator, spec: TableSpec, have: dict[int, int]) -> ps_pb2.ExchangeRequest:
     """A frame that makes sense more often than not, for rows that are at these versions."""
-    frame = ps_pb2.ExchangeRequest(sequence=int(rng.integers(1, 99)), table="t", epoch=0, wait_ms=5)
+    parent = str(rng.choice(["", f"00-{7:032x}-{9:016x}-01"]))
+    frame = ps_pb2.ExchangeRequest(
+        sequence=int(rng.integers(1, 99)), table="t", epoch=0, wait_ms=5, trace_parent=parent
+    )
 
     def some() -> tuple[np.ndarray, np.ndarray]:
         ids = rng.choice(IDS, rng.integers(0, 9), replace=False)
@@ -245,6 +248,7 @@ def test_what_is_decoded_is_what_protobuf_decodes() -> None:
         decoded += 1
         message = ps_pb2.ExchangeRequest.FromString(bytes(data))  # which takes it as well
         assert (frame.sequence, frame.table, frame.epoch) == (message.sequence, message.table, message.epoch)
+        assert frame.trace_parent == message.trace_parent
         assert (frame.wait_ms, frame.pulled_rows) == (message.wait_ms, len(message.pulls.ids) // 8)
         assert frame.pushes == (message.HasField("rows") or message.HasField("gradients"))
     assert decoded > 5000

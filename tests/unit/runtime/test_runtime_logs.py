@@ -35,6 +35,18 @@ def test_a_traceback_is_one_line() -> None:
     assert "ValueError: wrong" in str(written["exception"])
 
 
+async def test_a_line_names_the_span_of_its_task_until_there_is_another_or_none() -> None:
+    async def traced(number: str) -> None:
+        logs.name_span({"trace_id": number, "span_id": "1"})
+        await asyncio.sleep(0)  # the other task sets its own
+        assert line()["trace_id"] == number
+        logs.name_span({})
+        assert "trace_id" not in line()
+
+    await asyncio.gather(traced("a"), traced("b"))
+    assert "trace_id" not in line()
+
+
 async def test_context_belongs_to_its_task_and_the_tasks_it_starts() -> None:
     async def child() -> dict[str, object]:
         logs.bind(step=1)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esd.native.rows import HeldFrame
 from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.errors import Internal
 from esd.services.domain.parcels import Parcel, Pulls
@@ -82,6 +83,17 @@ def test_a_frame_is_the_message_that_protobuf_would_write(counts: tuple[int, int
     message = encoded(what)
     assert ps_pb2.ExchangeRequest.FromString(message.data) == reference(what)
     assert message.pushes == bool(counts[0] + counts[1])
+
+
+def test_a_traced_frame_names_the_span_of_its_sender_whatever_part_of_it_is_sent() -> None:
+    what, parent = parcel(2, 3, 4), f"00-{7:032x}-{9:016x}-01"
+    message = encode_parcel(what, SPEC, 5, epoch=4, wait_seconds=1.5, trace_parent=parent)
+    expected = reference(what)
+    expected.trace_parent = parent
+    assert ps_pb2.ExchangeRequest.FromString(message.data) == expected
+    for part in (message, message.numbered(2**40), message.without_pushes(), message.without_pulls()):
+        assert HeldFrame(part.data).trace_parent == parent
+    assert HeldFrame(encoded(what).data).trace_parent == ""
 
 
 @given(

@@ -48,6 +48,7 @@ JOB = JobSpec(
     parameter_servers=("127.0.0.1:1",),
 )
 
+TRACE_PARENT = f"00-{7:032x}-{9:016x}-01"
 MASKS = st.integers(1, 2**64 - 1)
 COUNTER = st.integers(0, 2**64 - 1)
 
@@ -133,6 +134,7 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         direct_pushes=draw(direct_rows(len(update_rows))),
         direct_pulls=draw(direct_rows(len(pulls))),
         initial_ids=draw(arrays(np.uint64, initial)),
+        trace_parent=draw(st.sampled_from(["", TRACE_PARENT])),
     )
 
 

@@ -21,6 +21,7 @@ from esd.worker.core.cache_book import CacheBook
 from esd.worker.service.inbox import Inbox
 from esd.worker.service.training_loop import TrainingLoop
 from esd.worker.training.step import StepResult
+from esd.worker.training.step_times import StepTimes
 
 ALONE = 1  # the contributors of worker 0
 
@@ -43,7 +44,7 @@ class HeldMover:
     async def parcel(self, rows, gradients, pulls):
         return SimpleNamespace(rows=rows, gradients=gradients, pulls=pulls)
 
-    def exchange(self, parcel, staging, *, epoch, urgent):
+    def exchange(self, parcel, staging, *, epoch, urgent, trace_parent):
         pulled, stored = (asyncio.get_running_loop().create_future() for _ in range(2))
         pulled.set_result(None)
         if len(parcel.rows):
@@ -84,7 +85,7 @@ class Trainer:
         rows_trained()
         asyncio.run_coroutine_threadsafe(self._note(self.summing, plan.iteration), self._loop).result()
         assert self.sums.acquire(timeout=60)
-        return StepResult(0.0, (), np.zeros((1, 1), np.uint16), 0.0, 0.0, 0.0)
+        return StepResult(0.0, (), np.zeros((1, 1), np.uint16), StepTimes())
 
     async def _note(self, iterations: list[int], iteration: int) -> None:
         async with self.asked:
