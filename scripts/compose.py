@@ -69,7 +69,10 @@ def _block(name: str, program: Program, variables: dict[str, str]) -> str:
     }
     if not isinstance(program, Service):
         return _anchored(name, block)
-    environment = program.environment("0.0.0.0", program.ports)  # noqa: S104 - of a network of the engine's
+    environment: dict[str, str | None] = {
+        **program.environment("0.0.0.0", program.ports),  # noqa: S104 - of a network of the engine's
+        **dict.fromkeys(SERVICES.passed),  # without a value: as the environment of the command has them
+    }
     for field, its_name in _SETTINGS.items():
         if field in program.settings:
             environment[f"{program.prefix}_{field.upper()}"] = variable(its_name, program.settings[field])

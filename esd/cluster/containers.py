@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
@@ -135,6 +136,7 @@ def _parameter_server(cluster: Cluster, secrets: Mapping[str, Files] | None) -> 
         _USER,
         service.command,
         service.environment(head.address, {"grpc": ports.ps_server, "metrics": ports.ps_server_metrics})
+        | _passed()
         | {"ESD_PS_STORE": f"redis://127.0.0.1:{ports.redis}/0"}
         | password
         | _secured("ESD_PS", secrets),
@@ -155,7 +157,7 @@ def _dispatcher(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Contai
         f"{service.image}:{cluster.version}",
         _USER,
         service.command,
-        service.environment(head.address, served) | _secured("ESD_DISPATCHER", secrets),
+        service.environment(head.address, served) | _passed() | _secured("ESD_DISPATCHER", secrets),
         cluster.memory.dispatcher,
         _probe(address),
         service.health_seconds,
@@ -173,6 +175,7 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, c
         _USER,
         service.command,
         service.environment(host.address, {"grpc": ports.worker, "metrics": ports.worker_metrics})
+        | _passed()
         | {
             "ESD_WORKER_NAME": host.name,
             "ESD_WORKER_DISPATCHER": join_address(cluster.head_host.address, ports.dispatcher),
@@ -191,6 +194,11 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, c
         files=_secret_files(worker_name(host), secrets) | ({CODE: code} if code else {}),
         gpu=bool(host.gpus),
     )
+
+
+def _passed() -> dict[str, str]:
+    """Returns the variables that services take over from the environment of this command."""
+    return {name: os.environ[name] for name in SERVICES.passed if name in os.environ}
 
 
 def _secret_files(service: str, secrets: Mapping[str, Files] | None) -> dict[str, Files]:

@@ -75,6 +75,7 @@ class Services(_Section):
     Attributes:
         user: numeric, of every container.
         stop_seconds: that a container has from SIGTERM to SIGKILL.
+        passed: names of the variables that services take over from the environment of whoever starts them.
         health: of the services.
         ps_server: the parameter server.
         dispatcher: the dispatcher.
@@ -84,6 +85,7 @@ class Services(_Section):
 
     user: int
     stop_seconds: int
+    passed: tuple[str, ...]
     health: Health
     ps_server: Service
     dispatcher: Service

@@ -61,6 +61,23 @@ VARIABLES = (
         "services/runtime/proxies.py",
     ),
     Influence(
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
+        "Services export traces of iterations to this collector; without it they have none "
+        "([monitoring.md](../monitoring.md#traces)).",
+        "services/runtime/tracing.py",
+    ),
+    Influence(
+        (
+            "OTEL_EXPORTER_OTLP_PROTOCOL",
+            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+            "OTEL_SDK_DISABLED",
+            "OTEL_TRACES_EXPORTER",
+        ),
+        "Any protocol but `http/protobuf`, `true`, and any exporter but `otlp` keep traces off. All other variables of "
+        "OpenTelemetry, such as `OTEL_TRACES_SAMPLER`, have the effects that its SDK gives them.",
+        "services/runtime/tracing.py",
+    ),
+    Influence(
         ("XDG_CACHE_HOME", "HOME"),
         "Answers about data that take long to find are kept in `esd` below the first, or below `.cache` of the second. "
         "Where nothing can be written, one warning names the folder, and the data are read again each time.",

@@ -89,10 +89,10 @@ async def tracing(service: str, instance: str) -> AsyncIterator[None]:
         await asyncio.to_thread(closing.join, _LAST_SPANS_SECONDS)
 
 
-def begin_trace(name: str, **attributes: str | int) -> Span | None:
+def begin_trace(name: str) -> Span | None:
     """Begins a span without a parent, with which a trace begins; None if it is not traced."""
     tracer = _Process.tracer
-    return None if tracer is None else tracer.start(name, "", None, attributes)
+    return None if tracer is None else tracer.start(name, "", None, {})
 
 
 def continue_trace(parent: str, name: str, *, began: float | None = None, **attributes: str | int) -> Span | None:

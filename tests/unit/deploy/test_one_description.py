@@ -82,6 +82,20 @@ def test_a_cluster_has_it(changed: Path) -> None:
     assert containers["dispatcher"][2][-1] == "debug"
 
 
+def test_a_cluster_and_compose_pass_on_where_traces_go(changed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://10.0.0.9:4318")
+    monkeypatch.delenv("OTEL_TRACES_SAMPLER", raising=False)
+    run = run_python(changed, "-c", CLUSTER)
+    assert run.returncode == 0, run.stderr
+    services = yaml.safe_load((changed / "docker-compose.yml").read_text())["services"]
+    for service, (_, variables, _) in json.loads(run.stdout).items():
+        if service != "redis":
+            assert variables["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://10.0.0.9:4318"
+            assert "OTEL_TRACES_SAMPLER" not in variables
+            named = services[service]["environment"]  # without values, which the engine's client has
+            assert named["OTEL_EXPORTER_OTLP_ENDPOINT"] is named["OTEL_TRACES_SAMPLER"] is None
+
+
 def test_a_kit_has_it(changed: Path) -> None:
     run = run_python(changed, "-m", "esd.cli", "cluster", "kit", "a")
     assert run.returncode == 0, run.stderr

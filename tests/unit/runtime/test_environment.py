@@ -115,6 +115,7 @@ TESTED_IN = (
     "tests/unit/data/test_distinct.py",
     "tests/unit/run/test_local_settings.py",
     "tests/unit/runtime/test_runtime_credentials.py",
+    "tests/unit/runtime/test_tracing.py",
     "tests/integration/cli/test_esd_serve.py",
     "tests/e2e/compose.py",
 )

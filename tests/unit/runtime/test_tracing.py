@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
 
@@ -15,23 +16,21 @@ PARENT = f"00-{7:032x}-{9:016x}-01"
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ENDPOINT", "TRACES_ENDPOINT", "PROTOCOL", "TRACES_PROTOCOL"):
-        monkeypatch.delenv(f"OTEL_EXPORTER_OTLP_{name}", raising=False)
-    monkeypatch.delenv("OTEL_SDK_DISABLED", raising=False)
-    monkeypatch.delenv("OTEL_TRACES_EXPORTER", raising=False)
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
 
 
 async def test_a_service_exports_its_last_spans_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with collector() as collecting:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collecting.endpoint)
         async with tracing("ps", "ps-0"):
-            root = begin_trace("plan", iteration=3)
+            root = begin_trace("plan")
             assert root is not None
             below = continue_trace(root.context, "exchange", began=1.0)
             assert below is not None
             below.child("part", 2.0, 2.5)
             below.end(code="OK")
-            root.end()
+            root.end(iteration=3)
         assert begin_trace("plan") is None
         (plan,), (exchange,) = collecting.named("esd-ps", "plan"), collecting.named("esd-ps", "exchange")
         (part,) = collecting.children(exchange)
@@ -69,6 +68,10 @@ async def test_what_a_peer_names_as_its_span_never_begins_a_trace(monkeypatch: p
         ({"OTEL_SDK_DISABLED": "true"}, ""),
         ({"OTEL_TRACES_EXPORTER": "none"}, ""),
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL is grpc, and only http/protobuf"),
+        (
+            {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json"},
+            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL is http/json",
+        ),
     ],
 )
 async def test_what_keeps_tracing_off(
