@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -14,7 +15,6 @@ from typing import Literal
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _context: ContextVar[Mapping[str, object]] = ContextVar("log_context", default=MappingProxyType({}))
-_span: ContextVar[Mapping[str, str]] = ContextVar("log_span", default=MappingProxyType({}))
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
@@ -35,13 +35,22 @@ def bind(**fields: object) -> None:
     _context.set(MappingProxyType({**_context.get(), **fields}))
 
 
+class _Span(threading.local):
+    """The span in which a thread works, as fields of its lines. Tasks that it starts in an event loop are not in it."""
+
+    ids: Mapping[str, str] = MappingProxyType({})
+
+
+_span = _Span()
+
+
 def name_span(ids: Mapping[str, str]) -> None:
-    """Has every line that the current task, and the tasks it starts, will log name a span, in place of the last one.
+    """Has every line that the current thread will log name a span, in place of the last one.
 
     Args:
         ids: the fields of the line, such as `trace_id`; empty: there is no span any more.
     """
-    _span.set(ids)
+    _span.ids = ids
 
 
 class JsonFormatter(logging.Formatter):
@@ -55,7 +64,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
             **_context.get(),
-            **_span.get(),
+            **_span.ids,
             **{key: value for key, value in record.__dict__.items() if key not in _STANDARD},
         }
         if record.exc_info:

@@ -5,7 +5,7 @@ this span into the plans; the spans of the workers' iterations are its children,
 the parameter servers. So the sampler decides once on all of an iteration, and an iteration without a trace costs a look
 at an empty field. Standing streams have no spans: they would end with the epoch.
 
-Tracing is on where the environment names a collector, and off otherwise. Then OpenTelemetry is not even imported.
+Tracing is on where the environment names a collector, and off otherwise. Then open_telemetry.py is not imported.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def continue_trace(parent: str, name: str, *, began: float | None = None, **attr
 
 
 def enter(span: Span | None) -> None:
-    """Has the lines that this task or thread logs from now on name the span, or none."""
+    """Has the lines that this thread logs from now on name the span, or none. No event loop may run in the thread."""
     if _Process.tracer is not None:
         logs.name_span({} if span is None else span.ids)
 

@@ -13,7 +13,7 @@ from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.plans import FlushPlan, IterationPlan, PlanMessage
 from esd.services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase, label_classes
 from esd.services.domain.sync import Sync
-from esd.services.runtime.tracing import Span, continue_trace, enter
+from esd.services.runtime.tracing import Span, continue_trace
 from esd.worker.core.cache_book import CacheBook
 from esd.worker.service.iteration_trace import end_trace
 from esd.worker.service.link import Link
@@ -102,7 +102,6 @@ class TrainingLoop:
                 following, leaving = self._follow(before, may_leave)
                 continue
 
-            enter(current.span)
             self.phase = WorkerPhase.PUSH
             await leaving
             if self._sync.awaits_storage:

@@ -29,7 +29,7 @@ from esd.services.domain.plans import (
 from esd.services.domain.tables import OptimizerSpec, TableSpec
 from esd.services.domain.worker_set import WorkerSet
 from esd.services.wire.attend import decode_response
-from esd.services.wire.plans import decode_iteration_plans, decode_plan_messages, encode_plan_message
+from esd.services.wire.plans import decode_iteration_plans, decode_plan_messages, encode_plan_message, with_trace
 from tests.support.plan_messages import message_of, pack
 
 JOB = JobSpec(
@@ -180,6 +180,16 @@ def test_round_trip(message: PlanMessage) -> None:
         assert_same(message, again, type(message).__name__)
     if isinstance(message, IterationPlan):
         assert decode_iteration_plans(wire) is not None
+
+
+@given(plans())
+def test_a_trace_is_added_to_a_plan_and_changes_nothing_else(plan: IterationPlan) -> None:
+    untraced = replace(plan, trace_parent="")
+    message = message_of(untraced)
+    assert TRACE_PARENT.encode() not in message
+    (read,) = decode_response(with_trace(message, TRACE_PARENT)).messages
+    assert_same(replace(plan, trace_parent=TRACE_PARENT), read, "plan")
+    assert decode_iteration_plans(with_trace(message, TRACE_PARENT)) is not None
 
 
 @given(st.data())
