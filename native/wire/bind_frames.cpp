@@ -81,8 +81,7 @@ void bind_frames(nb::module_& m) {
         "row_ids"_a.noconvert(), "row_versions"_a.noconvert(), "rows"_a.noconvert(), "row_slots"_a.noconvert().none(),
         "gradient_ids"_a.noconvert(), "targets"_a.noconvert(), "contributors"_a.noconvert(), "steps"_a.noconvert(),
         "rates"_a.noconvert(), "gradients"_a.noconvert(), "gradient_slots"_a.noconvert().none(), "dimension"_a,
-        "worker"_a, "pull_ids"_a.noconvert(), "pull_versions"_a.noconvert(), "stateless"_a,
-        "trace_parent"_a);
+        "worker"_a, "pull_ids"_a.noconvert(), "pull_versions"_a.noconvert(), "stateless"_a, "trace_parent"_a);
 
   nb::class_<AnswerParts>(m, "AnswerParts")
       .def(
