@@ -75,7 +75,7 @@ class Services(_Section):
     Attributes:
         user: numeric, of every container.
         stop_seconds: that a container has from SIGTERM to SIGKILL.
-        passed: names of the variables that services take over from the environment of whoever starts them.
+        passed: names of the variables that services take over from the environment of the command that starts them.
         health: of the services.
         ps_server: the parameter server.
         dispatcher: the dispatcher.

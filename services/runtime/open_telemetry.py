@@ -34,7 +34,7 @@ class RecordedSpan:
     Args:
         tracer: makes its children.
         span: of OpenTelemetry.
-        clock: nanoseconds since 1970 less those of time.perf_counter, one value for all times of the span and its
+        clock: nanoseconds since 1970 less nanoseconds of time.perf_counter, one value for all times of the span and its
             children: so the end of one is the beginning of the next.
     """
 
@@ -101,7 +101,7 @@ class ExportedSpans:
 
 
 def _named(attributes: Attributes) -> Attributes:
-    """Returns attributes by their names in a trace, where those of other programs may be, too."""
+    """Returns attributes by their names in a trace, beside the attributes of other programs."""
     return {f"esd.{name}": value for name, value in attributes.items()}
 
 

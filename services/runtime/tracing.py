@@ -1,4 +1,4 @@
-"""Traces: who spends the time of an iteration, shown by a collector of OpenTelemetry (docs/monitoring.md).
+"""Traces: the time of an iteration, part by part, for a collector of OpenTelemetry (docs/monitoring.md).
 
 The rest of the code knows this module only. The dispatcher begins a trace with its decision, and puts the context of
 this span into the plans; the spans of the workers' iterations are its children, and their frames carry their context to
@@ -31,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 class Span(Protocol):
-    """A span that has begun. All times are those of time.perf_counter, in seconds.
+    """A span that has begun. All times are in seconds of time.perf_counter.
 
     Attributes:
-        context: what names it to other processes, as W3C's traceparent.
+        context: its name for other processes, as W3C's traceparent.
         trace_id: of its trace, in hexadecimal digits.
         ids: the same and its own, as lines of logs have them.
     """
@@ -51,7 +51,7 @@ class Span(Protocol):
 
 
 class _Tracer(Protocol):
-    """What makes spans (open_telemetry.py)."""
+    """The maker of spans (open_telemetry.py)."""
 
     def start(self, name: str, parent: str, began: float | None, attributes: Mapping[str, str | int]) -> Span | None:
         """Begins a span."""
@@ -61,7 +61,7 @@ class _Tracer(Protocol):
 
 
 class _Process:
-    """What this process traces with; None while it does not."""
+    """The maker of the spans of this process; None while it makes none."""
 
     tracer: _Tracer | None = None
 

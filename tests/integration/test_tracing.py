@@ -41,7 +41,7 @@ class Traced:
     """A run with a collector.
 
     Attributes:
-        collector: what it got.
+        collector: with its spans.
         out: the folder of the run.
         pages: the dispatcher's metrics before the end of the run, by the Accept of the request.
     """
@@ -131,7 +131,7 @@ def test_phase_times_have_an_iteration_as_example_where_openmetrics_is_read(trac
 
 
 def lines_of(out: Path) -> list[dict[str, Any]]:
-    """What the model has logged in all iterations of both workers."""
+    """The lines of the model in all iterations of both workers."""
     lines = [json.loads(line) for log in out.rglob("worker-*.log") for line in log.read_text().splitlines()]
     return [line for line in lines if line["message"] == "forward"]
 

@@ -30,7 +30,7 @@ class ReceivedSpan:
 
 @dataclass(slots=True)
 class Collector:
-    """What has arrived so far.
+    """The spans that have arrived so far.
 
     Attributes:
         endpoint: for OTEL_EXPORTER_OTLP_ENDPOINT.
@@ -90,7 +90,7 @@ def collector() -> Iterator[Collector]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base
-            """Tells nobody."""
+            """Writes nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         received = Collector(f"http://127.0.0.1:{server.server_port}")

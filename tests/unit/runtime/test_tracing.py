@@ -1,4 +1,4 @@
-"""Tracing as a process begins and ends it: what turns it on, what keeps it off, and contexts of strangers."""
+"""Tracing as a process begins and ends it: its variables, and contexts of strangers."""
 
 from __future__ import annotations
 
