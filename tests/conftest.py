@@ -138,9 +138,9 @@ def redis_url(shared_redis):
 
 @pytest.fixture(scope="session")
 def shared_s3():
-    """The address of a server with the protocol of S3."""
-    with s3_server() as address:
-        yield address
+    """A server with the protocol of S3; the environment has its address and credentials."""
+    with s3_server() as server:
+        yield server
 
 
 @pytest.fixture

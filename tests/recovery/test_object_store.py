@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -41,6 +42,25 @@ def test_a_run_goes_on_from_the_url_alone(undisturbed, tmp_path, s3_url):
     with pytest.raises(SwitchedOff):
         interrupted_run(OPTIONS, Interruption(switch_off), store="memory", shards=2, checkpoint_dir=s3_url)
     result = training.run(OPTIONS, store="memory", shards=2, checkpoint_dir=s3_url, out=tmp_path)
+    assert result["iterations"] == OPTIONS.iterations
+    assert_same_model(tmp_path, undisturbed)
+
+
+@pytest.mark.parametrize("seconds", [8, 45])
+def test_a_store_that_does_not_answer_for_a_while_costs_nothing(undisturbed, tmp_path, s3_url, shared_s3, seconds):
+    """For 8 s requests wait; after 45 s all of them have been given up, checkpoints and samples for the log as well."""
+    again = threading.Timer(seconds, shared_s3.resume)
+
+    def go_out_of_reach(_cluster):
+        shared_s3.pause()
+        again.start()
+
+    outage = Interruption(go_out_of_reach)
+    try:
+        result = interrupted_run(OPTIONS, outage, store="memory", shards=2, checkpoint_dir=s3_url, out=tmp_path)
+    finally:
+        again.join()
+    assert outage.over.is_set()
     assert result["iterations"] == OPTIONS.iterations
     assert_same_model(tmp_path, undisturbed)
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import esd
 from esd.cli.main import app
 from esd.data.opening import open_data
-from tests.support.object_store import new_bucket, s3_client
+from tests.support.object_store import S3Server, new_bucket, s3_client
 
 ROWS = 30
 SCHEMA = esd.Schema(label="y", ids=("user", "item", "day"), dense=("hour",))
@@ -21,8 +21,8 @@ CRITEO = b"".join(b"\t".join([b"%d" % (at % 2), *[b"%d" % at] * 13, *[b"c%d" % a
 
 
 @pytest.fixture
-def bucket(shared_s3: str) -> str:
-    """An empty bucket; the environment has the credentials."""
+def bucket(shared_s3: S3Server) -> str:
+    """An empty bucket."""
     return new_bucket()
 
 
