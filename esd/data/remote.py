@@ -1,7 +1,7 @@
 """Files of data in object stores: `s3://BUCKET/PATH` and `gs://BUCKET/PATH`, read through pyarrow.
 
-Credentials, regions and endpoints are those of the stores' own variables and files. A bucket that anybody may read
-needs none: `s3://anonymous@BUCKET/PATH`.
+The stores' own variables and files name credentials, region and endpoint. A bucket that is open to all needs no
+credentials: `s3://anonymous@BUCKET/PATH`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ class RemoteFile:
     Attributes:
         store: `s3://BUCKET/`.
         path: the rest of its address.
+        info: the store's answer, when the file was found.
+        system: the store.
     """
 
     store: str
     path: PurePosixPath
-    _info: FileInfo = field(compare=False, repr=False)
-    _system: FileSystem = field(compare=False, repr=False)
+    info: FileInfo = field(compare=False, repr=False)
+    system: FileSystem = field(compare=False, repr=False)
 
     def __str__(self) -> str:
         """Returns its address."""
@@ -83,7 +85,7 @@ class RemoteFile:
         Raises:
             OSError: it is not there any more, or the store does not answer.
         """
-        return self._system.open_input_file(self._info.path)
+        return self.system.open_input_file(self.info.path)
 
     def state(self) -> tuple[str, int, int]:
         """Asks the store for its state, which another content changes, its time in ns since 1970, and its bytes.
@@ -91,7 +93,7 @@ class RemoteFile:
         Raises:
             OSError: it is not there any more, or the store does not answer.
         """
-        (now,) = self._system.get_file_info([self._info.path])
+        (now,) = self.system.get_file_info([self.info.path])
         if not now.is_file:
             raise FileNotFoundError(f"{self} is not there any more")
         return f"{self} {now.size} {now.mtime_ns}", now.mtime_ns, now.size

@@ -61,6 +61,18 @@ VARIABLES = (
         "services/runtime/proxies.py",
     ),
     Influence(
+        ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+        "Address of the store of `s3://` that is not Amazon's, for data and for checkpoints; one that begins with "
+        "`http://` is asked without encryption.",
+        "esd/data/remote.py",
+    ),
+    Influence(
+        ("AWS_REGION", "AWS_DEFAULT_REGION"),
+        "Region of the buckets of data; without it each bucket is asked for its region. All other variables of Amazon, "
+        "Google and Azure, such as `AWS_ACCESS_KEY_ID`, have the effects that their libraries give them.",
+        "esd/data/remote.py",
+    ),
+    Influence(
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
         "Services export traces of iterations to this collector; without it they have none "
         "([monitoring.md](../monitoring.md#traces)).",

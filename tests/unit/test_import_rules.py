@@ -66,7 +66,7 @@ UPWARD = [
     ("esd.dispatcher.service", "torch", "torch"),
     ("esd.run", "esd.worker.training.scorer", "The driver, the dispatcher and the parameter server"),
     ("esd.worker.service", "prometheus_client", "prometheus_client"),
-    ("esd.services.runtime.tracing", "opentelemetry.trace", "OpenTelemetry"),
+    ("esd.services.runtime.tracing", "opentelemetry", "OpenTelemetry"),
     ("esd.run", "rich", "typer and rich"),
     ("esd.advice", "typer", "typer and rich"),
     ("esd.cluster", "rich", "typer and rich"),

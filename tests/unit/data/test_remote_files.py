@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import esd
 from esd.cli.main import app
 from esd.data.opening import open_data
+from esd.data.remote import remote_files
 from tests.support.object_store import S3Server, new_bucket, s3_client
 
 ROWS = 30
@@ -124,3 +125,12 @@ def test_a_store_that_nobody_runs_is_given_up(monkeypatch: pytest.MonkeyPatch, b
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     with pytest.raises(esd.errors.InvalidArgument, match=rf"'s3://{bucket}/of' cannot be found: .*Could not connect"):
         esd.read(f"s3://{bucket}/of", SCHEMA)
+
+
+@pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_the_region_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch, bucket: str, name: str) -> None:
+    s3_client().put_object(Bucket=bucket, Key="a.csv", Body=b"y\n")
+    monkeypatch.delenv("AWS_REGION")
+    monkeypatch.setenv(name, "eu-west-1")
+    ((file, _),) = remote_files(f"s3://{bucket}/a.csv")
+    assert file.system.region == "eu-west-1"

@@ -113,10 +113,12 @@ TESTED_IN = (
     "tests/unit/cluster/test_cluster_secrets.py",
     "tests/unit/cluster/test_replica.py",
     "tests/unit/data/test_distinct.py",
+    "tests/unit/data/test_remote_files.py",
     "tests/unit/run/test_local_settings.py",
     "tests/unit/runtime/test_runtime_credentials.py",
     "tests/unit/runtime/test_tracing.py",
     "tests/integration/cli/test_esd_serve.py",
+    "tests/support/object_store.py",
     "tests/e2e/compose.py",
 )
 
