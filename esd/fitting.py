@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
-import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, get_type_hints
 
 from esd.data.derived import DerivedDataset
 from esd.fitted import Run, Training
-from esd.run.events import Event, Progressed, StopRun
+from esd.printed_run import PrintedRun
+from esd.run.events import Event, StopRun
 from esd.run.options import RunOptions
 from esd.run.stream import OpenData
 from esd.run.worker_here import Submit
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from esd.data import Dataset
     from esd.worker.models.model import Model
 
-_PROGRESS_SECONDS = 10.0  # between two lines of progress
 _DECIDED = ("data", "schema", "model", "workers", "links", "evaluate", "holdout")  # by the cluster, and by arguments
 
 Callback = Callable[[Event], object]
@@ -98,7 +96,8 @@ class FittingCluster(ABC):
             callbacks: each is called with every event of the run (esd.run.events) in the thread of the run. One that
                 raises `StopRun` ends the run, which has a model; one that fails otherwise is reported by a warning, and
                 the run continues. `close` of one that has it is called when the run has ended, however it has ended.
-            progress: whether events are printed on standard error, among them the address of the live page.
+            progress: whether events are printed on standard error, among them the address of the live page, and the
+                progress as a bar.
             graphs: whether the model gets `model.pt2` and `model.onnx`; None: as far as that is possible.
             wait: False: returns at once; `Run.wait` waits for the end.
             options: any other field of `esd.run.options.RunOptions`, such as `epochs`, `dim`, `batch`, `optimizer`.
@@ -132,7 +131,7 @@ class FittingCluster(ABC):
             folder,
             code,
             OpenData(stoppable, evaluate),
-            _listener([*([_Printed()] if progress else []), *callbacks], stoppable.stop),
+            _listener([*([PrintedRun()] if progress else []), *callbacks], stoppable.stop),
             stoppable.stop,
             [each.close for each in callbacks if hasattr(each, "close")],
             self._training,
@@ -207,17 +206,3 @@ def _listener(callbacks: Sequence[Callback], stop: Callable[[], object]) -> Call
                     )
 
     return listen
-
-
-class _Printed:
-    """Prints events on standard error, progress every few seconds."""
-
-    def __init__(self) -> None:
-        self._printed = 0.0
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Progressed):
-            if time.monotonic() - self._printed < _PROGRESS_SECONDS or not event.state.iterations_confirmed:
-                return
-            self._printed = time.monotonic()
-        sys.stderr.write(f"{event}\n")
