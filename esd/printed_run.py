@@ -13,6 +13,7 @@ from esd.run.pace import Pace
 from esd.services.domain.state import JobState
 
 _BAR_CHARACTERS = 20
+_UNKNOWN_SIZE = 120, 24  # columns and lines of a notebook, which has no fixed number
 _BAR_SECONDS, _LINE_SECONDS = 0.2, 10.0  # between two bars, and two lines where no bar is shown
 
 
@@ -56,7 +57,9 @@ class PrintedRun:
         self._printed = now
         line = f"{self._pace}, loss {state.quality.loss:.4f}, AUC {state.quality.auc:.4f}"
         if self._has_bar:
-            line = (self._bar() + line)[: shutil.get_terminal_size().columns - 1]
+            line = self._bar() + line
+            while len(line) >= shutil.get_terminal_size(_UNKNOWN_SIZE).columns:  # two lines could not be written again
+                line = line.rpartition(", ")[0]
             self._stream.write("\r" + line.ljust(self._bar_width))
             self._bar_width = len(line)
         else:
