@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import time
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,10 +51,12 @@ def file_fingerprint(path: DataFile) -> str:
     else:
         stat = path.stat()
         # Whoever changes a file's content changes ctime, which no program can set back.
-        state = f"{path.resolve()} {stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
+        state = f"{stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
         changed_ns, size = stat.st_ctime_ns, stat.st_size
     if size < _WORTH_BYTES:
         return f"{size} bytes, {_content(path)}"
+    if isinstance(path, Path):
+        state = f"{path.resolve()} {state}"
     known = recall(_CONTENT, state)
     if not isinstance(known, str):
         known = _content(path)
