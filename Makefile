@@ -55,7 +55,7 @@ test: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint pytest
 
 pytest: setup
-	scripts/debian-packages redis-server openssl prometheus chromium fonts-dejavu-core systemd
+	scripts/debian-packages redis-server prometheus chromium fonts-dejavu-core systemd
 	$(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 gpu: setup
@@ -66,7 +66,7 @@ recovery: setup
 	$(VENV)/bin/pytest -n 2 --dist loadfile tests/recovery
 
 e2e: setup
-	scripts/debian-packages docker.io docker-compose debootstrap iproute2 openssl
+	scripts/debian-packages docker.io docker-compose debootstrap iproute2
 	scripts/e2e $(VENV)/bin/python
 
 chaos: setup

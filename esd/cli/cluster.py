@@ -1,4 +1,4 @@
-"""`esd cluster example|up|status|down|kit`: prints a cluster file; starts, shows and removes its containers."""
+"""`esd cluster example|up|status|down|kit|certs`: files of a cluster; starts, shows and removes its containers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from esd.cli.console import Json, messages, waiting_for
 from esd.cli.report import print_json
 from esd.cli.tables import print_table
 from esd.cluster.code import Files, read_code
-from esd.cluster.config import Cluster, read_cluster
+from esd.cluster.config import CLIENT, Cluster, read_cluster
 from esd.cluster.containers import containers_of
 from esd.cluster.kit import write_kit
-from esd.cluster.secrets import CLIENT, provide_secrets
 from esd.services.domain.errors import FailedPrecondition, Unavailable
 from esd.services.runtime.extras import is_missing
 from esd.services.runtime.settings import join_address
@@ -121,20 +120,45 @@ def kit(
     )
 
 
+@app.command()
+def certs(
+    directory: Annotated[Path, typer.Argument(help="The folder of all folders, made if it is missing.")],
+    names: Annotated[list[str], typer.Argument(help="NAME[,OTHER-NAME...] of one certificate each.")],
+) -> None:
+    """Makes an authority, and for each NAME a folder with certificate, key and token of its service.
+
+    For services that neither `up` nor `kit` provides: esd cluster certs certs ps_server dispatcher worker client.
+    """
+    with _named_extra():
+        from esd.cluster.certificates import make_certificates  # noqa: PLC0415 - an optional dependency
+    make_certificates(directory, names)
+
+
 def _files_of(cluster: Cluster) -> tuple[dict[str, Files] | None, Files | None]:
     """Returns the files of each service, none in plaintext, and the files of models of one's own, if there are any."""
     code = None if cluster.code is None else read_code(cluster.code)
-    return provide_secrets(cluster) if cluster.tls else None, code
+    if not cluster.tls:
+        return None, code
+    with _named_extra():
+        from esd.cluster.secrets import provide_secrets  # noqa: PLC0415 - an optional dependency
+    return provide_secrets(cluster), code
+
+
+@contextmanager
+def _named_extra() -> Iterator[None]:
+    """Names the extra that brings a package whose import fails in the block."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise FailedPrecondition(is_missing("esd cluster", f"the package {error.name}", "cluster")) from None
 
 
 @contextmanager
 def _engines(cluster: Cluster) -> Iterator[Engines]:
-    try:
+    with _named_extra():
         if any(str(host.engine).startswith("ssh://") for host in cluster.engine_hosts):
             import_module("paramiko")  # the docker package imports it where it is there, and else names no remedy
         from esd.cluster.engines import connected  # noqa: PLC0415 - an optional dependency
-    except ModuleNotFoundError as error:
-        raise FailedPrecondition(is_missing("esd cluster", f"the package {error.name}", "cluster")) from None
     with ExitStack() as stack:
         with waiting_for("the container engines of the hosts"):
             connection = connected(cluster, lambda step: messages.print(str(step), highlight=False))

@@ -15,6 +15,8 @@ from esd.services.runtime.documents import read_toml
 from esd.services.runtime.mistakes import Place, mistakes
 from esd.services.runtime.quantities import Size, Speed
 
+CLIENT = "client"  # the name of the driver's certificate, and of its folder in `certificates`
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,12 +1,11 @@
-"""A certificate authority of the tests' own, made by the script that users have for first steps."""
+"""A certificate authority of the tests' own, made as `esd cluster certs` makes a user's."""
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "deploy" / "certs"
+from esd.cluster.certificates import make_certificates
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class Certificates:
 
     @classmethod
     def make(cls, directory: Path, *names: str) -> Certificates:
-        subprocess.run([SCRIPT, directory, *names], check=True)
+        make_certificates(directory, names)
         for token in directory.glob("*/token"):
             token.write_text("open-sesame-4711\n")
         return cls(directory)
