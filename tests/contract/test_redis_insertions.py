@@ -11,6 +11,8 @@ from redis import Redis
 from esd.native.rows import addresses, ids_at
 from esd.ps_server.core.store import StoreLost
 from esd.ps_server.stores.redis.claim import CHANGES, CLAIMS
+from esd.ps_server.stores.redis.insertions import Insertions
+from esd.ps_server.stores.redis.survey import Survey
 from esd.services.domain.errors import StorageUnwritable
 from tests.support.stores import SPEC, as_dict, assert_rows, blocks_as_dict, open_url, rows_of
 
@@ -134,6 +136,75 @@ def test_pushes_of_rows_that_are_being_written_wait(table, rng):
     for thread in threads:
         thread.join()
     assert_rows(table.rows.read(ids), blocks[-1])
+
+
+@pytest.fixture
+def successor(url, client, store, table, rng):
+    """A server that takes over a table of 500 rows, of which it has forgotten 100 after a cut."""
+    first = rows_of(rng, new_ids(rng, 500), 1)
+    table.rows.write_newer(first)
+    table.cuts.keep_pre_images(3)
+    table.rows.forget_older(first.ids[:100], 2)
+    client.hset(CLAIMS, "0:until", 0)
+    successor = open_url(url)
+    yield successor, first
+    successor.close()
+
+
+def test_a_server_that_takes_over_learns_which_rows_there_are(client, successor, rng):
+    server, first = successor
+    taken = server.open(SPEC)
+    taken.cuts.keep_pre_images(3)
+    (survey,) = server._surveys
+    survey.wait()
+    before = transactions_run(client)
+    second = rows_of(rng, new_ids(rng, 300), 2)
+    assert taken.rows.write_newer(second).all()
+    assert transactions_run(client) == before + 1
+    for ids in (first.ids[:100], first.ids[100:]):
+        assert taken.rows.write_newer(rows_of(rng, ids, 2)).all()
+    assert transactions_run(client) == before + 1, "rows that were there, or have pre-images, are written by scripts"
+    everything = np.concatenate([first.ids, second.ids, new_ids(rng, 50)])
+    assert taken.rows.versions(everything).tolist() == [2] * 800 + [0] * 50
+    server.ping()  # compares the counters with the rows
+    assert taken.cuts.put_back([3]) == 800
+    assert as_dict(taken.rows) == blocks_as_dict([first])
+
+
+def test_until_then_every_row_may_be_there(client, successor, rng):
+    server, first = successor
+    server._insertions[SPEC.name] = Insertions(server._transactions, begun=False)
+    taken = server.open(SPEC)
+    before = transactions_run(client)
+    assert taken.rows.write_newer(rows_of(rng, new_ids(rng, 300), 1)).all()
+    assert transactions_run(client) == before
+    assert taken.rows.versions(first.ids).sum() == 400
+
+
+def test_rows_that_leave_or_come_back_meanwhile_are_no_new_ones(client, successor, rng):
+    """The survey may have passed their hashes, or may never see them."""
+    server, first = successor
+    server._insertions[SPEC.name] = insertions = Insertions(server._transactions, begun=False)
+    taken = server.open(SPEC)
+    taken.cuts.keep_pre_images(4)
+    taken.rows.forget_older(first.ids[100:200], 2)
+    taken.cuts.put_back([3])
+    insertions.know_all()
+    before = transactions_run(client)
+    for ids in (first.ids[:100], first.ids[100:200]):
+        assert taken.rows.write_newer(rows_of(rng, ids, 2)).all()
+    assert transactions_run(client) == before
+    taken.cuts.put_back([4])
+    assert blocks_as_dict([first[100:200]]).items() <= as_dict(taken.rows).items()
+
+
+def test_hashes_that_are_too_large_to_be_listed_leave_all_rows_to_scripts(client, successor, rng, caplog):
+    server, _ = successor
+    insertions = Insertions(server._transactions, begun=False)
+    survey = Survey(SPEC.name, list(range(256)), server._redis, insertions, max_fields=1)
+    survey.wait()
+    assert "fields, and at most 1 are read at a time" in caplog.text
+    assert insertions.may_be_written(new_ids(rng, 10)).all()
 
 
 def test_a_user_without_transactions_stores_rows_by_scripts(client, url, store, rng):

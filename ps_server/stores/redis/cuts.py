@@ -70,6 +70,7 @@ class RedisCuts:
             for place, name in self._hashes(cut):
                 key = self._rows.hashes[place]
                 for names, values in self._rows.scan_hash(name):
+                    self._rows.learn(records.ids_of(place, names))
                     self._put_back(key, names, values)
                     count += len(names)
             self.drop(cut)

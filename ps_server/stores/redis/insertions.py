@@ -1,9 +1,9 @@
 """Rows whose fields are surely free are written by plain commands, for which Redis takes half as long as for a script.
 
 No other server writes to the shard while its claim stands, and a filter of fields (native/rows/field_filter.h) has all
-that this server has written. So a field that is not in the filter is free, and no pre-image of its row exists. The
-first push of a row takes it; later pushes of rows in the same field wait until the first one is stored, and use
-scripts, which compare versions.
+that this server has written, and all that were there before (survey.py), once these are known. So a field that is not
+in the filter is free, and no pre-image of its row exists. The first push of a row takes it; later pushes of rows in the
+same field wait until the first one is stored, and use scripts, which compare versions.
 """
 
 from __future__ import annotations
@@ -74,14 +74,16 @@ class _Running:
 
 
 class Insertions:
-    """Knows the fields of a table that this server has begun, and writes rows into free ones. Thread-safe.
+    """Knows the fields of a table that were ever written, and writes rows into free ones. Thread-safe.
 
     Args:
         transactions: of the single server that has the table; None on a cluster, where all rows are written by scripts.
+        begun: this server has begun the table. Otherwise every field may be written until `know_all`.
     """
 
-    def __init__(self, transactions: WatchedTransactions | None) -> None:
+    def __init__(self, transactions: WatchedTransactions | None, *, begun: bool) -> None:
         self._written = native.FieldFilter()
+        self._knows_all = begun
         self._transactions = transactions
         self._running: list[_Running] = []
         self._lock = threading.Lock()
@@ -93,9 +95,18 @@ class Insertions:
         """Whether rows can be written without a script."""
         return self._transactions is not None and self._transactions.permitted
 
+    def learn(self, ids: NDArray[np.uint64]) -> None:
+        """Takes the fields of these rows for written ones."""
+        self._written.add(ids)
+
+    def know_all(self) -> None:
+        """Must be called when all fields of rows and pre-images that an earlier server has written were learned."""
+        with self._lock:
+            self._knows_all = True
+
     def may_be_written(self, ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Returns which rows Redis may have, bool [r]."""
-        return self._written.has(ids)
+        return self._written.has(ids) if self._knows_all else np.ones(len(ids), np.bool_)
 
     @contextmanager
     def taken(self, ids: NDArray[np.uint64]) -> Iterator[NDArray[np.bool_]]:
@@ -105,7 +116,7 @@ class Insertions:
         """
         fields = mix64(ids) & _FIELD_BITS
         with self._lock:
-            free = self._written.add(ids)
+            free = self._written.add(ids) & self._knows_all
             earlier = tuple(self._running)
             running = _Running(np.sort(fields[free]))
             self._running.append(running)

@@ -63,6 +63,12 @@ def ids_of(place: int, names: list[bytes]) -> NDArray[np.uint64]:
     return native.ids_at(place, names)
 
 
+def ids_of_fields(place: int, fields: list[bytes]) -> NDArray[np.uint64]:
+    """Returns an id for each field of the hash at one place. Raises FailedPrecondition if a field is damaged."""
+    _check_lengths(fields, FIELD_BYTES)
+    return native.ids_at(place, [field + b"\0" for field in fields])
+
+
 def versions_of(heads: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Returns versions, int64 [r], from the first bytes of their records, [r, 8]; zeros are version 0."""
     words = heads.view("<u4")

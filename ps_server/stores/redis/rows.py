@@ -82,8 +82,8 @@ class RedisRows:
             shard: the partitions of this server.
             redis: where the rows are.
             claim: the claim of the shard.
-            insertions: which know the rows that were ever written, so that Redis is not asked for others; None: an
-                earlier server may have written some.
+            insertions: which know the rows that were ever written, so that Redis is not asked for others; None: these
+                are unknown.
         """
         self.hashes = layout.quarter_keys("e", spec.name)
         self.places = layout.places_of(shard.partitions)
@@ -126,6 +126,7 @@ class RedisRows:
 
     def forget_older(self, ids: NDArray[np.uint64], below: int) -> int:
         self.settle()
+        self.learn(ids)
         _, commands = self._grouped(ids)
         return sum(
             self._redis.execute(
@@ -166,6 +167,11 @@ class RedisRows:
         """
         if self._insertions is not None:
             self._insertions.settle()
+
+    def learn(self, ids: NDArray[np.uint64]) -> None:
+        """Must be called with rows before they are removed or put back, for both leave pre-images or rows behind."""
+        if self._insertions is not None:
+            self._insertions.learn(ids)
 
     def scan_hash(self, key: bytes) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yields the fields and values of one hash, in pieces."""

@@ -21,6 +21,7 @@ from esd.ps_server.stores.redis.layout import number, partition_keys
 from esd.ps_server.stores.redis.partials import RedisPartials
 from esd.ps_server.stores.redis.rows import RedisRows
 from esd.ps_server.stores.redis.sample_log import RedisLog, log_key
+from esd.ps_server.stores.redis.survey import Survey
 from esd.ps_server.stores.redis.trust import MarkedConnection, check_configuration, check_rows
 from esd.ps_server.stores.redis.watched import WatchedTransactions
 from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument
@@ -53,7 +54,9 @@ class RedisStore:
         self._redis = MarkedConnection(redis)
         self._claim = Claim(self._redis, shard)
         self._transactions = WatchedTransactions(self._redis, self._claim) if redis.spans_partitions else None
-        self._begun: dict[str, Insertions] = {}  # for each table that this server has begun
+        self._serves = False
+        self._insertions: dict[str, Insertions] = {}  # for each table that this server has begun or surveys
+        self._surveys: list[Survey] = []
         self._check_layout()
 
     def tables(self) -> list[TableSpec]:
@@ -68,11 +71,18 @@ class RedisStore:
         created, text = self._redis.execute([_TABLES, _TABLES], [write, (b"HGET", _TABLES, name)])
         self._fence(spec.name)
         if created:
-            self._begun[spec.name] = Insertions(self._transactions)
+            self._insertions[spec.name] = Insertions(self._transactions, begun=True)
         return _decode(spec.name, text), bool(created)
 
     def open(self, spec: TableSpec) -> TableStore:
-        rows = RedisRows(spec, self._shard, self._redis, self._claim, self._begun.get(spec.name))
+        begun = spec.name in self._insertions
+        surveyed = not begun and self._serves and self._transactions is not None
+        if surveyed:
+            self._insertions[spec.name] = Insertions(self._transactions, begun=False)
+        insertions = self._insertions.get(spec.name)
+        rows = RedisRows(spec, self._shard, self._redis, self._claim, insertions)
+        if surveyed and insertions is not None:
+            self._surveys.append(Survey(spec.name, rows.places, self._redis, insertions))
         return TableStore(
             rows=rows,
             partials=RedisPartials(spec, self._shard, self._redis, self._claim, rows),
@@ -95,6 +105,7 @@ class RedisStore:
         for spec in tables:
             self._fence(spec.name)
         self._convert(tables)
+        self._serves = not exclusive
         if not exclusive:  # an exclusive claim is made by a tool, which must be able to look at a damaged store
             self._check_rows()
 
@@ -107,6 +118,8 @@ class RedisStore:
         self._check_rows()
 
     def close(self) -> None:
+        for survey in self._surveys:
+            survey.close()
         with suppress(EsdError):  # Redis may be gone already, or another server may have taken over
             self.release()
         if self._transactions is not None:
