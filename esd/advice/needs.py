@@ -25,6 +25,7 @@ from esd.services.domain.footprint import (
     TIMED_ROW_BYTES,
     WORKER_HOST_BYTES,
     Footprint,
+    filter_bytes,
     planned_bytes,
     redis_bytes,
     stored_bytes,
@@ -190,6 +191,9 @@ class Needs:
             elif isinstance(self.services.checkpoint_dir, Path):
                 copies = self._rows(lambda table: table.row_bytes + CHECKPOINT_ROW_BYTES)
                 disk = round(CHECKPOINT_COPIES * copies) + self._snapshot_bytes + 2 * self._logged_bytes + dense
+        else:
+            written = (max(rows.expected, rows.ids) for rows in self.counts.tables)  # also those that are forgotten
+            memory["filter of rows"] = sum(filter_bytes(-(-rows // shards)) for rows in written)
         return Need("parameter server", shards, memory, disk)
 
     @property

@@ -25,6 +25,8 @@ REDIS_NEW_ROW_BYTES = 73  # the same in Redis: a field without a record
 CHECKPOINT_ROW_BYTES = 16
 CHECKPOINT_COPIES = 2.5  # of all rows, while they are written anew; 1 to 1.5 otherwise
 _REDIS_RECORD, _REDIS_FIELD = 9, 57  # bytes of a record that are no values, and of its field without the record
+_FILTER_BLOCK_BYTES, _FILTER_BLOCK_ROWS = 32, 16
+_FILTER_FIRST_BLOCKS, _FILTER_LAYERS = 2**12, 6
 
 # Processes without rows, caches and samples: proportional set sizes of a local run with two workers.
 SERVER_BYTES = 50 * 2**20
@@ -62,6 +64,20 @@ def redis_bytes(table: TableSpec) -> int:
     record = table.row_bytes + _REDIS_RECORD
     step = 16 if record <= 128 else 1 << ((record - 1).bit_length() - 3)
     return -(-record // step) * step + _REDIS_FIELD
+
+
+def filter_bytes(rows: int) -> int:
+    """Returns the memory of a parameter server's filter of the rows of a table that it has written to Redis.
+
+    It grows by layers, each of which is four times as large as the one before (native/rows/field_filter.h).
+    """
+    layer = blocks = _FILTER_FIRST_BLOCKS
+    for _ in range(_FILTER_LAYERS - 1):
+        if rows <= _FILTER_BLOCK_ROWS * blocks:
+            break
+        layer *= 4
+        blocks += layer
+    return _FILTER_BLOCK_BYTES * blocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from esd.ps_server.service.settings import ParameterServerSettings
 from esd.ps_server.stores.redis.room import RedisRoom
 from esd.run.options import RunOptions
 from esd.services.domain.features import numbered_ids
-from esd.services.domain.footprint import PLANNED_ROW_BYTES, Footprint
+from esd.services.domain.footprint import PLANNED_ROW_BYTES, Footprint, filter_bytes
 from esd.services.domain.jobs import RowLimitPolicy
 
 MILLION = 10**6
@@ -112,6 +112,9 @@ def test_redis_keeps_the_rows_in_place_of_the_parameter_server() -> None:
     assert "rows" not in of.of("parameter server").memory
     assert of.of("redis").memory["rows"] == 5 * MILLION * (80 + 57)
     assert of.of("redis").memory["pre-images"] == 73 * MILLION
+    assert of.of("parameter server").memory["filter of rows"] == filter_bytes(5 * MILLION)
+    halves = needs(services=replace(REDIS, shards=2)).of("parameter server")
+    assert halves.memory["filter of rows"] == filter_bytes(5 * MILLION // 2)
     assert of.local_memory < needs().local_memory
     running, own = needs(services=REDIS), needs(services=Services(store="valkey"))
     assert own.local_memory == running.local_memory + own.of("redis").each, "a local run starts a Valkey itself"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from redis import Redis
 
+from esd.native import rows as native
 from esd.ps_server.core.shard import Shard
 from esd.ps_server.stores.by_url import open_store
 from esd.ps_server.stores.redis.connection import RedisAccess
@@ -18,6 +19,7 @@ from esd.services.domain.footprint import (
     CHECKPOINT_ROW_BYTES,
     NEW_ROW_BYTES,
     STORED_ROW_BYTES,
+    filter_bytes,
     redis_bytes,
 )
 from esd.services.domain.rows import RowBlock
@@ -120,6 +122,17 @@ def test_memory_of_redis(redis: RedisServer, dimension: int) -> None:
         store.release()
         store.close()
     assert 0.85 * redis_bytes(spec) < measured < 1.1 * redis_bytes(spec)
+
+
+@pytest.mark.parametrize("rows", [1, 65_000, 300_000, 1_300_000, 2_000_000])
+def test_memory_of_the_filter_of_written_rows(rows: int) -> None:
+    written = native.FieldFilter()
+    written.add(np.random.default_rng(rows).integers(0, 2**64, rows, np.uint64))
+    assert written.memory_bytes == filter_bytes(rows)
+
+
+def test_the_filter_of_written_rows_stops_growing() -> None:
+    assert filter_bytes(90_000_000) == filter_bytes(10**10) < 180e6
 
 
 def test_the_room_of_redis_is_what_its_maxmemory_leaves(redis: RedisServer) -> None:
