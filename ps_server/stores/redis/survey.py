@@ -44,7 +44,7 @@ class Survey:
         table: its name.
         places: the places of this shard's hashes of rows.
         redis: a single server, which has the table.
-        insertions: learn what is found, and then that all of it was found.
+        insertions: learn its fields, and the end of the survey.
         max_fields: the most fields of a hash; a larger one ends the survey.
     """
 
