@@ -21,7 +21,6 @@ from esd.run.services import (
     START_SECONDS,
     ServiceProcess,
     Spawn,
-    bytes_of_files,
     held_address,
     spawn_module,
     start_service,
@@ -212,8 +211,7 @@ class LocalServices:
         """Starts the cluster's own Valkey, of which the parameter servers then know the URL alone."""
         address = self._stack.enter_context(held_address())
         spawn = spawn_module("esd.run.valkey_process", address, str(directory))
-        stored = partial(bytes_of_files, directory, valkey.LOADED_FILES)
-        self.stores.append(await start_service("valkey", spawn, {}, self._logs, stored))
+        self.stores.append(await start_service("valkey", spawn, {}, self._logs))
         await self.stores[0].wait_ready()
         self._settings = replace(self._settings, store=valkey.url_at(address), checkpoint_dir=None)
 

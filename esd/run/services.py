@@ -17,7 +17,6 @@ from typing import Any
 from esd.run.local_settings import without_settings
 from esd.run.worker_host import Process, end_of
 from esd.services.domain.errors import EsdError, FailedPrecondition, Unavailable
-from esd.services.domain.footprint import loading_seconds
 from esd.services.runtime.low_limits import low_limits
 from esd.services.runtime.process import STOP_WITH_STDIN
 from esd.services.runtime.settings import join_address
@@ -45,7 +44,6 @@ class ServiceProcess:
         metrics: `host:port` of its metrics page, if it has one.
         page: `host:port` of the page for people, if it has one.
         restarts: how often it was started again, or was about to be.
-        stored_bytes: returns the bytes that it loads before it is ready, if it tells nothing of its progress.
     """
 
     name: str
@@ -56,7 +54,6 @@ class ServiceProcess:
     metrics: str | None = None
     page: str | None = None
     restarts: int = 0
-    stored_bytes: Callable[[], int] = lambda: 0
 
     async def restart(self) -> None:
         """Starts a service that has died again, at its old address.
@@ -80,9 +77,8 @@ class ServiceProcess:
             ServiceFailed: the process ends first.
             Unavailable: it is not ready in time.
         """
-        stored = await asyncio.to_thread(self.stored_bytes)
-        seconds = START_SECONDS + loading_seconds(stored)
-        limit = f"within {seconds:.0f} s" + (f" that {stored >> 20} MiB of stored rows give it" if stored else "")
+        seconds = START_SECONDS
+        limit = f"within {seconds:.0f} s"
         progress, deadline = "", time.monotonic() + seconds
         while "address" not in (ready := await self._next_line(deadline - time.monotonic(), limit)):
             if ready["progress"] != progress:
@@ -192,22 +188,7 @@ def _bound_socket() -> socket.socket:
     )
 
 
-def bytes_of_files(directory: Path | None, pattern: str) -> int:
-    """Returns the bytes of all files below a directory whose paths match; 0 without a directory."""
-    size = 0
-    for path in () if directory is None else directory.glob(pattern):
-        with contextlib.suppress(FileNotFoundError):  # a server has just removed it
-            size += path.stat().st_size
-    return size
-
-
-async def start_service(
-    name: str,
-    spawn: Spawn,
-    environment: Mapping[str, str],
-    logs: Path,
-    stored_bytes: Callable[[], int] = lambda: 0,
-) -> ServiceProcess:
+async def start_service(name: str, spawn: Spawn, environment: Mapping[str, str], logs: Path) -> ServiceProcess:
     """Starts a service whose standard error goes to `logs`; it need not be ready when this returns.
 
     Args:
@@ -215,7 +196,6 @@ async def start_service(
         spawn: starts its process.
         environment: all its settings; it inherits the other variables of this process.
         logs: an existing directory.
-        stored_bytes: returns the bytes that it loads before it is ready.
     """
     log = logs / f"{name}.log"
     log.unlink(missing_ok=True)
@@ -225,4 +205,4 @@ async def start_service(
         with log.open("ab") as stderr:
             return await spawn({**inherited, **environment}, stderr.fileno())
 
-    return ServiceProcess(name, await start(), log, start, stored_bytes=stored_bytes)
+    return ServiceProcess(name, await start(), log, start)

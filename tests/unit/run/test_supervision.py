@@ -6,7 +6,6 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,8 @@ import pytest
 from esd.run import services as running_services
 from esd.run import supervision
 from esd.run.events import Event, ServiceNotReady, ServiceRestarted
-from esd.run.services import ServiceFailed, ServiceProcess, bytes_of_files
+from esd.run.services import ServiceFailed, ServiceProcess
 from esd.run.supervision import Supervisor, pauses_between_restarts
-from esd.run.valkey import LOADED_FILES
 from esd.services.domain.errors import Unavailable
 
 # Each start takes a line off the file: `serve` gets ready and stays, `die` gets ready and dies, `fail` dies before,
@@ -175,25 +173,6 @@ async def test_a_server_that_repeats_its_progress_makes_none(
     service = ServiceProcess("ps-0", await start(), services.folder / "ps-0.log", start)
     services.made.append(service)
     with pytest.raises(Unavailable, match=r"not ready within 2 s of its last progress \(none\)"):
-        await service.wait_ready()
-
-
-async def test_a_store_that_tells_nothing_has_the_longer_the_more_it_loads(
-    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running_services, "START_SECONDS", 0.1)
-    folder = tmp_path / "appendonlydir"
-    folder.mkdir()
-    with (folder / "appendonly.aof").open("wb") as rows:
-        rows.truncate(12 * 2**20)  # 1.5 s
-    service = await services.make("valkey", "wait")
-    service.stored_bytes = partial(bytes_of_files, tmp_path, LOADED_FILES)
-    began = time.monotonic()
-    with pytest.raises(Unavailable, match="not ready within 2 s that 12 MiB of stored rows give it"):
-        await service.wait_ready()
-    assert time.monotonic() - began >= 1.6
-    service.stored_bytes = partial(bytes_of_files, None, LOADED_FILES)
-    with pytest.raises(Unavailable, match=r"not ready within 0 s; its log"):
         await service.wait_ready()
 
 
