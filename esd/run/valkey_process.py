@@ -92,7 +92,7 @@ async def _tell_progress(address: str) -> None:
 
 
 async def _loaded_bytes(host: str, port: int) -> tuple[int, int]:
-    """Returns the bytes that the server has loaded, and those of its file; zeros when it is done."""
+    """Returns the loaded bytes and the size of the file of the server; zeros when it is done."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(b"INFO persistence\r\n")
