@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SampleBatch(_message.Message):
-    __slots__ = ("samples", "fields", "dense_features", "ids", "dense", "labels", "labels_per_sample", "lengths", "weights", "groups")
+    __slots__ = ("samples", "fields", "dense_features", "ids", "dense", "labels", "labels_per_sample", "lengths", "weights", "groups", "sites")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,7 @@ class SampleBatch(_message.Message):
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    SITES_FIELD_NUMBER: _ClassVar[int]
     samples: int
     fields: int
     dense_features: int
@@ -28,7 +29,8 @@ class SampleBatch(_message.Message):
     lengths: bytes
     weights: bytes
     groups: bytes
-    def __init__(self, samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., ids: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ...) -> None: ...
+    sites: bytes
+    def __init__(self, samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., ids: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., sites: _Optional[bytes] = ...) -> None: ...
 
 class Optimizer(_message.Message):
     __slots__ = ("kind", "learning_rate", "epsilon", "beta1", "beta2", "max_norm")

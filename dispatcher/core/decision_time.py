@@ -36,6 +36,14 @@ class DecisionTime:
         """Time to the deadline; infinite without one, negative after it."""
         return self._deadline - time.perf_counter()
 
+    def part(self, share: float) -> DecisionTime:
+        """Returns the clock of a part of the decision, with this share of the time left. Its efforts are noted here."""
+        part = DecisionTime()
+        if math.isfinite(self._deadline):
+            part._deadline = time.perf_counter() + share * self.seconds_left
+        part._recorded, part.efforts = self._recorded, self.efforts
+        return part
+
     def recorded(self) -> int | None:
         """Returns the next recorded effort; None if the clock decides."""
         return self._recorded.popleft() if self._recorded else None

@@ -16,7 +16,7 @@ from esd.dispatcher.core.decision import Decision, flush_plan, reload_plan
 from esd.dispatcher.core.decision_time import DecisionTime, NecessaryTime
 from esd.dispatcher.core.feedback import Feedback, MeasuredLinks
 from esd.dispatcher.core.learned import ADMISSION, Learned, Learner, Snapshot
-from esd.dispatcher.core.mechanisms import DispatchInput, Mechanism, get_mechanism
+from esd.dispatcher.core.mechanisms import DispatchInput, Mechanism, Sites, get_mechanism
 from esd.dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
 from esd.dispatcher.core.sync import SyncContext, sync_planning
 from esd.native.engine import BatchIds, CacheTooSmall
@@ -24,7 +24,7 @@ from esd.native.engines import engine_of
 from esd.services.domain.auto_sum import with_chosen_sum
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
-from esd.services.domain.jobs import JobSpec, scale_workloads
+from esd.services.domain.jobs import JobSpec, check_sites, scale_workloads
 from esd.services.domain.negatives import SamplesWithLists
 from esd.services.domain.plans import FlushPlan, Reload
 from esd.services.domain.worker_set import WorkerSet
@@ -186,7 +186,7 @@ class Planner:
         for later in lookahead_batches:
             self._check(later)
         started = time.perf_counter()
-        capacities = np.array(scale_workloads(self.workloads, len(batch)), np.int32)
+        sites, capacities = self._placed(batch, lookahead_batches)
         admitted, trained = None, batch
         try:
             if self._admission is not None:
@@ -212,12 +212,14 @@ class Planner:
             eviction_costs=self._evictions.costs(self.cost_model.link_costs) if self._evictions else None,
             lookahead=tuple(lookahead_batches[: self._mechanism.lookahead]),
             time=decision_time,
+            sites=sites,
         )
         if self._balancing is None or len(batch) < self.job.batch_size:
             assigned = self._mechanism.decide(problem)
         else:
             assigned = self._balancing.assign(self._mechanism, problem, self.cost_model)
         decided = time.perf_counter()
+        self._check_stays(assigned.workers, sites)
         with_lists = self._prepare_lists(batch, assigned.workers)
         try:
             columns = self._engine.commit(
@@ -270,6 +272,41 @@ class Planner:
         if self._necessary is not None:
             self._necessary.learn(decision.seconds["index"] + decision.seconds["plan"])
         return decision
+
+    def _placed(
+        self, batch: SampleBatch, lookahead_batches: Sequence[SampleBatch]
+    ) -> tuple[Sites | None, NDArray[np.int32]]:
+        """Returns the sites of a batch's samples, if they stay at them, and the samples of each worker, int32 [n]."""
+        check_sites(batch, self.job)
+        workers = self.job.worker_sites
+        if workers is None or batch.sites is None:
+            return None, np.array(scale_workloads(self.workloads, len(batch)), np.int32)
+        later = [workers.of_samples(each.sites) for each in lookahead_batches if each.sites is not None]
+        sites = Sites(workers.of_samples(batch.sites), workers.numbers, tuple(later[: self._mechanism.lookahead]))
+        counts = np.bincount(sites.of_samples, minlength=len(workers.names)).tolist()
+        capacities = workers.workloads(counts, self.workloads)
+        for slot, (samples, (_, most)) in enumerate(zip(capacities.tolist(), self.worker_limits, strict=False)):
+            if samples > most:
+                raise ResourceExhausted(
+                    f"iteration {self._engine.iteration} has {samples} samples for worker {slot} of site "
+                    f"{workers.of_workers[slot]!r}, which takes {most} (ESD_WORKER_MOST_SAMPLES): give the site more "
+                    "workers, or make the batch smaller"
+                )
+        return sites, capacities
+
+    def _check_stays(self, assignment: NDArray[np.int32], sites: Sites | None) -> None:
+        """Refuses an assignment that takes a sample away from its site, whichever mechanism made it."""
+        if sites is None:
+            return
+        away = sites.of_workers[assignment] != sites.of_samples
+        if away.any():
+            sample = int(np.argmax(away))
+            names = self.job.worker_sites.names  # type: ignore[union-attr] # there are sites
+            raise InvalidArgument(
+                f"iteration {self._engine.iteration}: sample {sample} is of site "
+                f"{names[sites.of_samples[sample]]!r}, and was assigned to worker {assignment[sample]} of site "
+                f"{names[sites.of_workers[assignment[sample]]]!r} (mechanism {self.job.mechanism!r})"
+            )
 
     def _prepare_lists(self, batch: SampleBatch, assignment: NDArray[np.int32]) -> SamplesWithLists | None:
         """Has the engine prepare the batch again, with the lists of negatives that its assignment needs, if any.

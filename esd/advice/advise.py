@@ -127,6 +127,8 @@ def _check(chosen: RunOptions, device: str) -> None:
         raise InvalidArgument("--cache-rows and --cache-ratio are what esd plan finds: leave them out")
     if chosen.workloads not in (None, "equal", BALANCED):
         raise InvalidArgument(f"esd plan finds the samples per worker: --workloads is equal or {BALANCED}, not a list")
+    if chosen.sites is not None:
+        raise InvalidArgument("esd plan does not advise on sites: leave out --sites, and see esd simulate --sites")
     if chosen.hot_batches:
         raise InvalidArgument("esd plan finds batches of samples as they come: leave out --hot-batches")
     if not re.fullmatch(DEVICE, device):

@@ -88,6 +88,15 @@ Lan = Annotated[
         rich_help_panel=CLUSTER,
     ),
 ]
+Sites = Annotated[
+    str | None,
+    typer.Option(
+        help="Site of each worker: north,north,south. A sample is trained by workers of its site only; the schema "
+        "names the column of sites.",
+        show_default="none: anywhere",
+        rich_help_panel=CLUSTER,
+    ),
+]
 Mechanism = Annotated[str, typer.Option(help=f"Dispatch mechanism: {', '.join(MECHANISMS)}.", rich_help_panel=DISPATCH)]
 Budget = Annotated[
     str | None,
@@ -316,6 +325,7 @@ _DECLARED: dict[str, Any] = {
     "workers": Workers,
     "links": Links,
     "lan": Lan,
+    "sites": Sites,
     "measured_links": MeasuredLinks,
     "mechanism": Mechanism,
     "alpha": Alpha,

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from esd.cluster.services import SERVICES
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.sites import LONGEST_SITE
 from esd.services.domain.units import parse_size
 from esd.services.runtime.documents import read_toml
 from esd.services.runtime.mistakes import Place, mistakes
@@ -32,6 +33,7 @@ class Host(_Section):
         address: at which the other machines reach it.
         link: of its worker to the parameter server, bytes per second, written 500m (bits); none: no worker.
         lan: of a second network, in which `address` is, to the other workers; none: they share the link.
+        site: of its worker, where samples stay at their sites; none: it is at none.
         cache_rows: of its worker.
         memory: limit of its worker, bytes, written 2g.
         gpus: 1: its worker trains on a GPU.
@@ -42,6 +44,7 @@ class Host(_Section):
     address: str = Field(min_length=1)
     link: Speed | None = None
     lan: Speed | None = None
+    site: str | None = Field(None, min_length=1, max_length=LONGEST_SITE)
     cache_rows: int = Field(int(SERVICES.worker.settings["cache_rows"]), ge=1)
     memory: Size = SERVICES.worker.memory
     gpus: int = Field(0, ge=0, le=1)
@@ -115,6 +118,8 @@ class Cluster(_Section):
         for host in self.hosts:
             if host.lan is not None and host.link is None:
                 raise ValueError(f"host {host.name} has a lan and no link: only workers have a second network")
+            if host.site is not None and host.link is None:
+                raise ValueError(f"host {host.name} has a site and no link: only workers have sites")
         return self
 
     @property

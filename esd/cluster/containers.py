@@ -185,6 +185,7 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, c
             "ESD_WORKER_CACHE_ROWS": str(host.cache_rows),
             "ESD_WORKER_DEVICE": "cuda" if host.gpus else "cpu",
         }
+        | ({} if host.site is None else {"ESD_WORKER_SITE": host.site})
         | ({} if host.lan is None else {"ESD_WORKER_LAN": repr(host.lan)})
         | ({"ESD_WORKER_CODE": CODE} if code else {})
         | _secured("ESD_WORKER", secrets),

@@ -150,6 +150,8 @@ class Schema:
         missing: by column, the stand-in for an absent value; of a list, for an absent value within it.
         weight: the column of numbers that the samples' losses are multiplied by.
         group: the column of the samples' groups, such as their users, for metrics by group.
+        site: the column of where samples arise, a text or a whole number, which is no feature: with `--sites` a sample
+            is trained there only. It may be one of `ids`, too.
         time: the column of when samples happened, by which the last ones can be held out; it may be one of `ids`, too.
         tables: by name, how the tables that `ids` name differ.
         positive: the texts that are labels of 1; every other text is 0. None are given: labels are numbers.
@@ -177,6 +179,7 @@ class Schema:
     missing: Mapping[Text, TextOrNumber] = field(default_factory=dict)
     weight: Text | None = None
     group: Text | None = None
+    site: Text | None = None
     time: Text | None = None
     tables: Mapping[Text, TableOptions] = field(default_factory=dict)
     positive: Columns = ()
@@ -223,6 +226,11 @@ class Schema:
     def times(self) -> tuple[str, ...]:
         """The column of times, if there is one."""
         return () if self.time is None else (self.time,)
+
+    @cached_property
+    def sites(self) -> tuple[str, ...]:
+        """The column of sites, if there is one."""
+        return () if self.site is None else (self.site,)
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:
@@ -288,10 +296,10 @@ class Schema:
 
     @cached_property
     def to_score(self) -> Schema:
-        """The same without the columns that only training needs, except the labels: weight, group and time."""
+        """The same without the columns that only training needs, except the labels: weight, group, site and time."""
         needed = {*(each.column for each in self.id_columns), *self.dense}
         missing = {name: value for name, value in self.missing.items() if name in needed}
-        return replace(self, weight=None, group=None, time=None, time_unit=None, missing=missing)
+        return replace(self, weight=None, group=None, site=None, time=None, time_unit=None, missing=missing)
 
     def to_json(self) -> str:
         """Returns one text for each schema that makes other samples.

@@ -14,6 +14,7 @@ dense = ["price", "age"]           # numbers, as they are
 log = ["price"]                    # of these ln(1 + x), and 0 below 0
 weight = "importance"              # the factor of a sample's loss
 group = "user"                     # for metrics by group
+site = "shop"                      # where it arises: esd train --sites trains it by workers of its site only
 time = "at"                        # when it happened: --holdout 1d holds out the last day
 
 [tables.item]                      # of ids that name it; the options decide the rest

@@ -478,6 +478,7 @@ class Engine:
         limits: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]] | None = None,
         lookahead: Sequence[int] = (),
         most_rounds: tuple[int | None, int | None] = (None, None),
+        sites: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
     ) -> tuple[NDArray[np.int32], float, float, tuple[int, int]]:
         """Places all samples of the prepared batch together, so that the iteration's operations cost least.
 
@@ -521,6 +522,9 @@ class Engine:
                 prepared batch.
             most_rounds: how many rounds there are after the first, at most: when all batches are placed together, and
                 when the first one is. What a search with a time limit returns makes one without a limit do the same.
+            sites: the site of each sample, int32 [k], and of each worker, int32 [n], numbered from 0: a sample is
+                placed at a worker of its site. Capacities then sum to the samples of each site. Not with limits or a
+                lookahead. None: any worker.
 
         Returns:
             The assignment, int32 [k]; its objective; the objective after the first round; the number of rounds after

@@ -60,6 +60,7 @@ class LocalServices:
 
     Args:
         worker_links: speed of every worker's link, bytes per second; there is one worker for each.
+        worker_sites: site of every worker; empty: none.
         cache_rows: rows of every worker's cache.
         lan: speed of a second network that every worker has for the traffic between workers, bytes per second; None:
             there is none.
@@ -90,6 +91,7 @@ class LocalServices:
         self,
         *,
         worker_links: Sequence[float],
+        worker_sites: Sequence[str] = (),
         cache_rows: Sequence[int],
         logs: Path,
         lan: float | None = None,
@@ -111,6 +113,7 @@ class LocalServices:
         self._dispatchers: list[ServiceProcess] = []
         self._worker_links = worker_links
         self._cache_rows = cache_rows
+        self._sites = worker_sites
         self._second_network = {} if lan is None else {"lan": lan}
         self._logs = logs
         self._settings = LocalSettings(
@@ -245,6 +248,7 @@ class LocalServices:
             "cache_rows": self._cache_rows[slot],
             "device": self._devices[slot],
             **self._second_network,
+            **({"site": self._sites[slot]} if self._sites else {}),
         }
 
     async def _start_one(

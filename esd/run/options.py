@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
@@ -17,6 +18,7 @@ from esd.data.distinct import distinct_ids_of
 from esd.data.epochs import Epochs
 from esd.data.schema import Schema, TableOptions, admit_afters, job_tables, row_ttls
 from esd.data.schema_file import name_of, read_schema
+from esd.data.sites import at_sites
 from esd.data.split import split
 from esd.run.budget import parse_alpha, parse_budget
 from esd.run.cache_size import CacheSize, default_cache
@@ -97,6 +99,8 @@ class RunOptions:
         links: speed of every machine's link in bits per second, `500m,50m`, or one speed for all. All that a worker
             sends and receives shares it.
         lan: speed of a second network for the traffic between workers; None: there is none.
+        sites: site of every worker, `north,north,south`: a sample is trained by workers of its site only; None:
+            anywhere.
         measured_links: whether link speeds follow measurements.
         mechanism: the dispatch mechanism, one of `esd.dispatcher.core.mechanisms.MECHANISMS`.
         alpha: share of the samples that the exact solver assigns, `0` to `1`, or `auto`.
@@ -157,6 +161,7 @@ class RunOptions:
     workers: int = 4
     links: str = "500m"
     lan: str | None = None
+    sites: str | None = None
     measured_links: bool = False
     mechanism: str = "joint"
     alpha: str = "1"
@@ -247,6 +252,21 @@ class RunOptions:
         """Returns the speed of every worker's link, bytes per second."""
         return parse_links(self.links, self.workers)
 
+    def worker_sites(self) -> tuple[str, ...]:
+        """Returns the site of every worker; empty where samples do not stay at sites."""
+        return () if self.sites is None else tuple(site.strip() for site in self.sites.split(","))
+
+    def _most_samples(self) -> int:
+        """Returns the most samples that a worker may have in a batch: with sites, a whole batch may be of one."""
+        workloads, sites = self.worker_samples(), self.worker_sites()
+        if len(sites) != len(workloads):  # there are none, or the job refuses them
+            return max(workloads)
+        of_site = Counter[str]()
+        for site, samples in zip(sites, workloads, strict=True):
+            of_site[site] += samples
+        shares = [samples / max(1, of_site[site]) for site, samples in zip(sites, workloads, strict=True)]
+        return math.ceil(sum(workloads) * max(shares))
+
     def lan_bandwidth(self) -> float | None:
         """Returns the speed of the second network, bytes per second, or None if there is none."""
         return None if self.lan is None else parse_speed(self.lan)
@@ -288,6 +308,7 @@ class RunOptions:
             "dense_sum": parse_dense_sum(self.dense_sum),
             "workloads": workloads,
             "workload_limits": self.limits(),
+            "sites": self.worker_sites(),
             "window": PLAN_WINDOW,
             "tables": self._tables(features, table_options, table),
             "row_ttls": row_ttls(schema, features, self.row_ttl),
@@ -347,6 +368,8 @@ class RunOptions:
             The trained part with all its epochs; the part that --holdout keeps back, if any; and all samples, once.
         """
         whole = trained = self.open_all(self.data, batch_size) if opened is None else opened
+        if self.sites is not None:
+            whole = trained = at_sites(whole, self.worker_sites())
         held_back = None
         if self.holdout:
             trained, held_back = split(trained, self.holdout, "--holdout {}")
@@ -384,7 +407,7 @@ class RunOptions:
             raise InvalidArgument(f"{self.data} is endless, so its ids cannot be counted: give --cache-rows")
         if self.cache_ratio is not None:
             return CacheSize(max(1, round(self.cache_ratio * distinct_ids_of(dataset))))
-        needed = max(self.worker_samples()) * sum(feature.max_length for feature in dataset.features)
+        needed = self._most_samples() * sum(feature.max_length for feature in dataset.features)
         negatives = negatives_of(dataset)
         drawn = 0 if negatives is None else negatives.most_rows(sum(self.worker_samples()))
         tables = self._tables(dataset.features, table_options_of(dataset))

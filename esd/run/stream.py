@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from esd.data import Dataset
 from esd.data.dataset import known_triples_of, negatives_of, table_options_of
-from esd.data.schema import TableOptions
+from esd.data.schema import Schema, TableOptions
 from esd.dispatcher.simulator.simulate import trace_batches
 from esd.run.cache_size import DEFAULT_CACHE_RATIO
 from esd.run.early_stop import RANKING, EarlyStop
@@ -73,6 +73,7 @@ def training_stream(chosen: RunOptions, opened: OpenData | None = None) -> Train
     Raises:
         InvalidArgument: the data is endless and the run names no number of iterations.
     """
+    _check_sites(chosen, chosen.described if opened is None else getattr(opened.train, "schema", None))
     dataset, held_back, whole = chosen.open_parts(READ_SAMPLES, None if opened is None else opened.train)
     size = sum(chosen.worker_samples())
     limit = None if chosen.iterations is None else chosen.iterations * size
@@ -146,6 +147,15 @@ class SimulatedStream:
     def profile(self) -> NDArray[np.uint64]:
         """Reads the whole stream. Returns all its ids as one column, uint64."""
         return np.concatenate([batch.ids for batch in self.batches()])
+
+
+def _check_sites(chosen: RunOptions, schema: Schema | None) -> None:
+    """Refuses a run whose samples have sites and whose workers have none: they would leave their sites silently."""
+    if schema is not None and schema.site is not None and chosen.sites is None:
+        raise InvalidArgument(
+            f"the schema says that samples stay at the site in column {schema.site!r}, and workers have no sites: give "
+            "--sites, the site of each worker, or take `site` out of the schema"
+        )
 
 
 def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> SimulatedStream:

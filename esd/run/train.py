@@ -145,6 +145,7 @@ async def train(
     with _log_directory(out) as logs:
         async with LocalServices(
             worker_links=options.bandwidths(),
+            worker_sites=options.worker_sites(),
             cache_rows=[cache.rows] * options.workers,
             logs=logs,
             lan=options.lan_bandwidth(),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "common/workers.h"
@@ -148,7 +149,30 @@ JointResult Engine::joint(const JointRequest& request) const {
                                 " of them in batches that follow");
   }
   if (request.limits) check_limits(request);
+  if (request.sites) check_sites(request);
   return joint_search(batch(), state_.sizes, reuse_, request);
+}
+
+void Engine::check_sites(const JointRequest& request) const {
+  const JointSites& sites = *request.sites;
+  if (request.limits || !request.lookahead.empty()) {
+    throw std::invalid_argument("sites exclude limits of workloads and a lookahead");
+  }
+  std::vector<std::int64_t> left(sites.count);  // samples of each site beyond the room of its workers
+  const auto count = [&](const char* what, std::int32_t site) -> std::int64_t& {
+    if (site < 0 || static_cast<unsigned>(site) >= sites.count) {
+      throw std::invalid_argument(std::string("a ") + what + " is of site " + std::to_string(site) + ", there are " +
+                                  std::to_string(sites.count));
+    }
+    return left[static_cast<std::size_t>(site)];
+  };
+  for (std::size_t i = 0; i < batch().samples; ++i) ++count("sample", sites.of_samples[i]);
+  for (unsigned j = 0; j < workers(); ++j) count("worker", sites.of_workers[j]) -= request.capacities[j];
+  for (std::size_t site = 0; site < left.size(); ++site) {
+    if (left[site] == 0) continue;
+    throw std::invalid_argument("site " + std::to_string(site) + " has " + std::to_string(left[site]) +
+                                " samples more than the capacities of its workers");
+  }
 }
 
 IterationPlans Engine::commit(const std::int32_t* assignment, Arena&& arena, const std::int64_t* limits) {

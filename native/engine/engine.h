@@ -124,6 +124,7 @@ class Engine {
  private:
   void check_link_costs(const std::int32_t* link_costs) const;
   void check_limits(const JointRequest& request) const;
+  void check_sites(const JointRequest& request) const;
 
   void look_up();
 

@@ -24,8 +24,9 @@ _ARRAYS: dict[str, tuple[type[np.generic], int]] = {
     "lengths": (np.uint32, 2),
     "weights": (np.float32, 1),
     "groups": (np.uint64, 1),
+    "sites": (np.uint64, 1),
 }
-_OPTIONAL = ("lengths", "weights", "groups")
+_OPTIONAL = ("lengths", "weights", "groups", "sites")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class SampleBatch:
         lengths: uint32 [k, F], number of ids of each feature in each sample; None: exactly one of each, so N = k F.
         weights: float32 [k], factor of each sample's loss; None: 1.
         groups: uint64 [k], group of each sample, such as its user; None: samples have no groups.
+        sites: uint64 [k], the site of each sample, as `site_key` makes it of a name; None: samples have no sites.
         columns: the names of features, dense features and labels, by which a job or a model takes the samples; None:
             they are unknown, and the samples must stand in the job's order.
 
@@ -68,6 +70,7 @@ class SampleBatch:
     lengths: NDArray[np.uint32] | None = None
     weights: NDArray[np.float32] | None = None
     groups: NDArray[np.uint64] | None = None
+    sites: NDArray[np.uint64] | None = None
     columns: SampleColumns | None = None
 
     @classmethod
@@ -82,8 +85,9 @@ class SampleBatch:
         lengths = None if self.lengths is None else self.lengths[rows]
         weights = None if self.weights is None else self.weights[rows]
         groups = None if self.groups is None else self.groups[rows]
+        sites = None if self.sites is None else self.sites[rows]
         return type(self)(
-            self._ids_of(rows), self.dense[rows], self.labels[rows], lengths, weights, groups, self.columns
+            self._ids_of(rows), self.dense[rows], self.labels[rows], lengths, weights, groups, sites, self.columns
         )
 
     def _ids_of(self, rows: slice | NDArray[np.integer]) -> NDArray[np.uint64]:
@@ -123,13 +127,13 @@ class SampleBatch:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """The bytes of each sample, int64 [k]: of its ids, features, labels, lengths, weight and group."""
+        """The bytes of each sample, int64 [k]: of its ids, features, labels, lengths, weight, group, site."""
         return np.diff(self.begins) * self.ids.itemsize + (self.nbytes - self.ids.nbytes) // max(1, len(self))
 
     @property
     def nbytes(self) -> int:
         """The bytes of all samples."""
-        columns = (self.ids, self.dense, self.labels, self.lengths, self.weights, self.groups)
+        columns = (self.ids, self.dense, self.labels, self.lengths, self.weights, self.groups, self.sites)
         return sum(each.nbytes for each in columns if each is not None)
 
     @property
@@ -169,6 +173,9 @@ class SampleBatch:
 
         If only some of the batches have weights, the weights of the others are 1; likewise missing groups are 0.
         The columns keep their names if all batches agree.
+
+        Raises:
+            InvalidArgument: only some of the batches have sites, and no site would stand for those of the others.
         """
         lengths = weights = groups = None
         if any(batch.lengths is not None for batch in batches):
@@ -183,6 +190,9 @@ class SampleBatch:
             groups = np.concatenate(
                 [np.zeros(len(batch), np.uint64) if batch.groups is None else batch.groups for batch in batches]
             )
+        sited = [batch.sites for batch in batches if batch.sites is not None]
+        if sited and len(sited) < len(batches):
+            raise InvalidArgument(f"{len(sited)} of {len(batches)} batches have sites: either all of them do, or none")
         return cls(
             np.concatenate([batch.ids for batch in batches]),
             np.concatenate([batch.dense for batch in batches]),
@@ -190,6 +200,7 @@ class SampleBatch:
             lengths,
             weights,
             groups,
+            np.concatenate(sited) if sited else None,
             batches[0].columns if all(batch.columns == batches[0].columns for batch in batches) else None,
         )
 

@@ -10,6 +10,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.services.domain.batches import SampleBatch
 from esd.services.domain.columns import SampleColumns
 from esd.services.domain.dense_sums import AUTO, DenseSum
 from esd.services.domain.errors import InvalidArgument
@@ -18,6 +19,7 @@ from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import OPTIONS, MechanismOptions, check_options
 from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import CONSTANT, Schedule
+from esd.services.domain.sites import WorkerSites, check_site, in_proportion
 from esd.services.domain.sync import ON_DEMAND, Sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.domain.worker_set import MAX_WORKERS
@@ -114,6 +116,8 @@ class DispatchOptions:
         checkpoint_bytes: bytes of samples after which a job that takes checkpoints takes one early; 0: any number. The
             dispatcher and the sample log hold the samples since the last checkpoint.
         checkpoints_kept: how many checkpoints can be gone back to, >= 1.
+        sites: the site of each worker, by slot, [n]: a sample is trained by workers of its site only; empty: samples
+            have no sites.
     """
 
     workers: int
@@ -132,6 +136,7 @@ class DispatchOptions:
     checkpoint_seconds: float = 0.0
     checkpoint_bytes: int = 0
     checkpoints_kept: int = 1
+    sites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_range("workers", self.workers, 1, MAX_WORKERS)
@@ -154,6 +159,37 @@ class DispatchOptions:
                 raise InvalidArgument(
                     f"workload_limits are {least}..{most}, they must enclose the workloads {list(self.workloads)}"
                 )
+        self._check_sites()
+
+    def _check_sites(self) -> None:
+        if not self.sites:
+            return
+        if len(self.sites) != self.workers:
+            raise InvalidArgument(f"{len(self.sites)} sites given for {self.workers} workers (--sites)")
+        for slot, site in enumerate(self.sites):
+            check_site(site, f"worker {slot}")
+        if self.workload_limits is not None:
+            raise InvalidArgument(
+                "balanced workloads follow the times of all workers, and samples stay at their sites: leave out "
+                "--workloads balanced, or --sites"
+            )
+        if getattr(self.options, "horizon", 1) > 1:
+            raise InvalidArgument(
+                f"horizon is {getattr(self.options, 'horizon', 1)}, and where later batches' samples may go depends on "
+                "their sites: leave out --horizon, or --sites"
+            )
+        workers = WorkerSites(self.sites)
+        for name, slots in zip(workers.names, workers.slots, strict=True):
+            if not sum(self.workloads[slot] for slot in slots):
+                raise InvalidArgument(
+                    f"the workers of site {name!r} have workloads of 0, and nobody else may train its samples: give "
+                    "them other --workloads"
+                )
+
+    @property
+    def worker_sites(self) -> WorkerSites | None:
+        """The sites of the workers; None where samples have no sites."""
+        return WorkerSites(self.sites) if self.sites else None
 
     @property
     def options(self) -> MechanismOptions:
@@ -173,6 +209,7 @@ _PARTS: dict[str, type] = {
     "labels": str,
     "parameter_servers": str,
     "dense_names": str,
+    "sites": str,
     "row_ttls": int,
     "admit_afters": int,
 }
@@ -342,7 +379,7 @@ class JobSpec(DispatchOptions):
             mechanism_options: options of that mechanism; None: their defaults, or it has none.
         """
         options = {each.name: each.default for each in fields(DispatchOptions) if each.default is not MISSING}
-        names = ("sync", "dense_sum", "checkpoint_every", "checkpoint_seconds", "checkpoint_bytes")
+        names = ("sync", "dense_sum", "checkpoint_every", "checkpoint_seconds", "checkpoint_bytes", "sites")
         kept = {name: getattr(self, name) for name in names}
         return replace(self, **options | kept | {"mechanism": mechanism, "mechanism_options": mechanism_options})
 
@@ -390,6 +427,29 @@ class JobSpec(DispatchOptions):
         return self.max_rows if self.forgets_rows else 0
 
 
+def check_sites(batch: SampleBatch, job: JobSpec, first: int = 0) -> None:
+    """Refuses samples whose sites do not fit a job's workers.
+
+    Args:
+        batch: the samples.
+        job: the job.
+        first: the number of samples of the stream before them, for errors.
+
+    Raises:
+        InvalidArgument: samples have sites and the job's workers have none, or the other way round; or a sample is of a
+            site without workers.
+    """
+    sites = job.worker_sites
+    if (batch.sites is None) != (sites is None):
+        have, lack = ("samples", "workers") if sites is None else ("workers", "samples")
+        raise InvalidArgument(
+            f"the {have} of job {job.name} have sites, and its {lack} have none: name a column as `site` in the "
+            "schema and give --sites, or leave both out"
+        )
+    if sites is not None and batch.sites is not None:
+        sites.of_samples(batch.sites, first)
+
+
 def equal_workloads(batch_size: int, workers: int) -> tuple[int, ...]:
     """Shares k out evenly; the first workers take one more sample each where k is no multiple of n.
 
@@ -415,11 +475,7 @@ def scale_workloads(workloads: tuple[int, ...], samples: int) -> tuple[int, ...]
     total = sum(workloads)
     if samples == total:
         return workloads
-    shares = [divmod(m * samples, total) for m in workloads]
-    left = samples - sum(quotient for quotient, _ in shares)
-    order = sorted(range(len(shares)), key=lambda j: (-shares[j][1], j))
-    extra = set(order[:left])
-    return tuple(quotient + (j in extra) for j, (quotient, _) in enumerate(shares))
+    return tuple(in_proportion(workloads, samples))
 
 
 def _check_range(name: str, value: float, least: int, most: int | None = None) -> None:

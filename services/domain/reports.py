@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.sites import check_site
 
 SCORE_BINS = 65536  # predicted probabilities are reported as floor(65536 p)
 OTHER_LABEL = 2  # the reported class of a label that is neither 0 nor 1
@@ -130,6 +131,7 @@ class Registration:
         least_samples: the fewest samples that it accepts per iteration.
         most_samples: the most samples that it accepts per iteration; 0: any number.
         lan: bytes per second of a second network, which goes between workers; None: there is none.
+        site: where it stands, so that it trains the samples of this site; empty: nowhere in particular.
         instance: random, one per process. It distinguishes a repeated registration from a restarted worker, and is kept
             secret: a caller that knows it can get the worker's lease.
 
@@ -146,6 +148,7 @@ class Registration:
     least_samples: int = 0
     most_samples: int = 0
     lan: float | None = None
+    site: str = ""
 
     def __post_init__(self) -> None:
         for label, text in (("worker", self.name), ("address", self.address), ("instance", self.instance)):
@@ -157,6 +160,8 @@ class Registration:
                     f"{label} of worker {self.name} is {speed}, it must be in "
                     f"{LEAST_BANDWIDTH:g}..{MOST_BANDWIDTH:g} bytes per second"
                 )
+        if self.site:
+            check_site(self.site, f"worker {self.name}")
         if self.cache_rows < 1:
             raise InvalidArgument(f"cache_rows of worker {self.name} is {self.cache_rows}, it must be at least 1")
         if self.most_samples and self.least_samples > self.most_samples:

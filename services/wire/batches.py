@@ -61,6 +61,7 @@ def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:
         lengths=b"" if batch.lengths is None else encode_array(batch.lengths, np.uint32, "lengths"),
         weights=b"" if batch.weights is None else encode_array(batch.weights, np.float32, "weights"),
         groups=b"" if batch.groups is None else encode_array(batch.groups, np.uint64, "groups"),
+        sites=b"" if batch.sites is None else encode_array(batch.sites, np.uint64, "sites"),
     )
 
 
@@ -88,6 +89,7 @@ def decode_batch(message: common_pb2.SampleBatch) -> SampleBatch:
         lengths=lengths,
         weights=decode_array(message.weights, np.float32, (k,), "weights") if message.weights else None,
         groups=decode_array(message.groups, np.uint64, (k,), "groups") if message.groups else None,
+        sites=decode_array(message.sites, np.uint64, (k,), "sites") if message.sites else None,
     )
     batch.check_numbers()
     return batch

@@ -296,6 +296,7 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "dense_sum": (encode_dense_sum, decode_dense_sum),
     "row_ttls": (tuple, tuple),
     "admit_afters": (tuple, tuple),
+    "sites": (tuple, tuple),
     "negatives": (_encode_negatives, _decode_negatives),
     "at_max_rows": (_ROW_LIMIT_POLICIES.encode, _ROW_LIMIT_POLICIES.decode),
 }

@@ -48,6 +48,7 @@ def encode_registration(registration: Registration, wait_seconds: float = 0.0) -
         least_samples=registration.least_samples,
         most_samples=registration.most_samples,
         lan_bytes_per_second=registration.lan or 0.0,
+        site=registration.site,
         wait_seconds=wait_seconds,
     )
 
@@ -63,6 +64,7 @@ def decode_registration(message: pb.RegisterWorkerRequest) -> Registration:
         least_samples=message.least_samples,
         most_samples=message.most_samples,
         lan=message.lan_bytes_per_second or None,
+        site=message.site,
     )
 
 

@@ -51,6 +51,7 @@ class WorkerJob:
             least_samples=settings.least_samples,
             most_samples=settings.most_samples,
             lan=settings.lan,
+            site=settings.site,
         )
         self._settings = settings
         self._service = service

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
+from esd.services.domain.sites import LONGEST_SITE
 from esd.services.runtime.gpus import device_named
 from esd.services.runtime.quantities import Link, Size
 from esd.services.runtime.roles import Role
@@ -27,6 +28,11 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
         None,
         description="speed of a second network of the machine, which carries the all-reduce and direct rows between "
         "workers; empty: there is none, and they share the link",
+    )
+    site: str = Field(
+        "",
+        max_length=LONGEST_SITE,
+        description="site of the machine: of a job whose samples have sites it trains those of its own; empty: none",
     )
     shape_link: bool = Field(
         True, description="hold the traffic to the speed of the link; off where the network itself is that slow"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +31,15 @@ class BruteForce:
         Raises:
             InvalidArgument: there are more than 50,000 assignments.
         """
-        count = _count(problem.capacities)
+        count = _count(problem)
         if count > _MOST_ASSIGNMENTS:
             raise InvalidArgument(
                 f"brute-force would try {count:.3g} assignments of {len(problem.batch)} samples to "
                 f"{len(problem.capacities)} workers, the limit is {_MOST_ASSIGNMENTS}: make the batch smaller"
             )
         before = problem.engine.savepoint()
-        best, least = next(_assignments(problem.capacities)), math.inf
-        for assignment in _assignments(problem.capacities):
+        best, least = next(_assignments(problem)), math.inf
+        for assignment in _assignments(problem):
             cost = _realised_cost(problem, assignment)
             problem.engine.roll_back(before)
             problem.engine.prepare(*problem.batch.id_columns)
@@ -57,16 +58,39 @@ def _realised_cost(problem: DispatchInput, assignment: NDArray[np.int32]) -> flo
     return float((problem.link_costs * moved).sum() / problem.sizes.unit_bytes)
 
 
-def _count(capacities: NDArray[np.int32]) -> int:
-    """Returns the number of assignments: k! / (m_0! m_1! ...)."""
-    count, samples = 1, 0
-    for capacity in capacities.tolist():
-        samples += capacity
-        count *= math.comb(samples, capacity)
+def _count(problem: DispatchInput) -> int:
+    """Returns the number of assignments: k! / (m_0! m_1! ...), and their product over sites."""
+    count = 1
+    for _, capacities in _parts(problem):
+        samples = 0
+        for capacity in capacities.tolist():
+            samples += capacity
+            count *= math.comb(samples, capacity)
     return count
 
 
-def _assignments(capacities: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+def _parts(problem: DispatchInput) -> list[tuple[NDArray[np.int64], NDArray[np.int32]]]:
+    """Returns the samples of each site, with the capacities of its workers, 0 elsewhere; without sites there is one."""
+    sites = problem.sites
+    if sites is None:
+        return [(np.arange(len(problem.batch)), problem.capacities)]
+    return [
+        (np.flatnonzero(sites.of_samples == site), np.where(sites.of_workers == site, problem.capacities, 0))
+        for site in np.unique(sites.of_samples)
+    ]
+
+
+def _assignments(problem: DispatchInput) -> Iterator[NDArray[np.int32]]:
+    """Yields all assignments, int32 [k] each: every combination of those of the sites."""
+    samples, capacities = zip(*_parts(problem), strict=True)
+    for chosen in product(*map(_arrangements, capacities)):
+        workers = np.empty(len(problem.batch), np.int32)
+        for rows, of_site in zip(samples, chosen, strict=True):
+            workers[rows] = of_site
+        yield workers
+
+
+def _arrangements(capacities: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
     """Yields all distinct assignments, int32 [k] each, in lexicographic order (next permutation of a multiset)."""
     workers = np.repeat(np.arange(len(capacities), dtype=np.int32), capacities)
     while True:

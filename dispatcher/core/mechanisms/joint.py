@@ -37,6 +37,7 @@ class Joint:
             most_rounds=recorded,
             limits=None if limits is None else (limits.least, limits.most, limits.sample_costs, limits.fixed_costs),
             lookahead=[len(later) for later in problem.lookahead],
+            sites=None if problem.sites is None else (problem.sites.of_samples, problem.sites.of_workers),
         )
         for effort in rounds:
             problem.time.note(effort)

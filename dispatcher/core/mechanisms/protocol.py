@@ -32,6 +32,21 @@ class WorkloadLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Sites:
+    """The sites of a batch: a sample goes to a worker of its site only.
+
+    Attributes:
+        of_samples: int32 [k], numbered from 0.
+        of_workers: int32 [n].
+        of_lookahead: of the samples of each batch of the lookahead, as `of_samples`.
+    """
+
+    of_samples: NDArray[np.int32]
+    of_workers: NDArray[np.int32]
+    of_lookahead: tuple[NDArray[np.int32], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DispatchInput:
     """A batch to assign, with all information that a mechanism may use.
 
@@ -46,6 +61,7 @@ class DispatchInput:
         time: the time limit of the decision, which also records its efforts.
         eviction_costs: float64 [n], in the unit of the link costs: the expected cost in evict pushes of taking a slot
             in each cache, or a unit of its room; None if the job's cost model leaves evictions out.
+        sites: which samples which workers may take, for a mechanism that looks at whole batches; None: any.
         limits: the range around capacities[j] for the samples of worker j; None if capacities must be met.
     """
 
@@ -59,6 +75,7 @@ class DispatchInput:
     time: DecisionTime = field(default_factory=DecisionTime)
     eviction_costs: NDArray[np.float64] | None = None
     limits: WorkloadLimits | None = None
+    sites: Sites | None = None
 
 
 @dataclass(frozen=True, slots=True)

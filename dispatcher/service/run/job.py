@@ -91,6 +91,7 @@ class Job:
             self._lease_expired,
             replaceable=checkpoints is not None,
             names=[worker.name for worker in start.workers_of(spec.workers)],
+            sites=spec.sites,
         )
         self.samples = SampleQueue(
             spec.batch_size,

@@ -52,6 +52,8 @@ async def next_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
     members = job.workers.waiting
     if not members:
         raise StaleEpoch("all workers were lost while the epoch began")
+    if job.workers.absent_sites:
+        raise StaleEpoch(f"the last worker of site {job.workers.absent_sites[0]!r} was lost while the epoch began")
     registrations = _registrations(job, checkpoint.manifest)
     planner = await run_in(thread, _planner_from, checkpoint, job.spec, registrations, members)
     if job.epoch is None and checkpoint.manifest.iteration == job.spec.first_iteration:  # they need the whole stream
@@ -108,11 +110,12 @@ async def _assemble_workers(job: Job) -> None:
     """Waits until all workers wait for an epoch.
 
     Before the first epoch the wait ends after `join_seconds`. Later, workers that are still missing after
-    `rejoin_seconds` lose their slots if at least one worker waits, and the next epoch begins without them.
+    `rejoin_seconds` lose their slots if at least one worker waits, of each site if samples have sites, and the next
+    epoch begins without them.
 
     Raises:
-        FailedPrecondition: workers are missing before the first epoch, or every worker is missing later, for
-            `join_seconds`.
+        FailedPrecondition: workers are missing before the first epoch, or later every worker, or every worker of a
+            site, for `join_seconds`.
     """
     workers, settings = job.workers, job.settings
     everyone = WorkerSet.all_of(job.spec.workers)
@@ -124,8 +127,13 @@ async def _assemble_workers(job: Job) -> None:
     if await job.lifecycle.wait_until(lambda: workers.waiting == everyone, seconds=rejoin_seconds):
         return
     if not await job.lifecycle.wait_until(
-        lambda: len(workers.waiting) > 0, seconds=settings.join_seconds - rejoin_seconds
+        lambda: len(workers.waiting) > 0 and not workers.absent_sites, seconds=settings.join_seconds - rejoin_seconds
     ):
+        if workers.absent_sites and len(workers.waiting) > 0:
+            raise FailedPrecondition(
+                f"no worker of site {workers.absent_sites[0]!r} came back within {settings.join_seconds:g} s, and its "
+                f"samples are trained nowhere else (the limit is {settings.variable('join_seconds')})"
+            )
         raise FailedPrecondition(
             f"no worker came back within {settings.join_seconds:g} s (the limit is {settings.variable('join_seconds')})"
         )
@@ -176,6 +184,12 @@ def _planner_from(
     if sum(shares) == 0:
         for slot, share in zip(members, equal_workloads(job.batch_size, len(members)), strict=True):
             shares[slot] = share
+    if job.worker_sites is not None:  # members of a site whose own shares are 0 take the samples of the absent ones
+        for slots in job.worker_sites.slots:
+            here = [slot for slot in slots if slot in members]
+            if here and not sum(shares[slot] for slot in here):
+                for slot in here:
+                    shares[slot] = 1
     workloads = scale_workloads(tuple(shares), job.batch_size)
     cache_rows = [registration.cache_rows for registration in registrations]
     complete = members == WorkerSet.all_of(job.workers)

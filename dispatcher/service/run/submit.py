@@ -13,7 +13,7 @@ from esd.dispatcher.service.state.samples import SampleQueue
 from esd.protos import common_pb2
 from esd.services.domain.batches import LogEntry, SampleBatch
 from esd.services.domain.errors import EsdError, FailedPrecondition, StaleEpoch, Unavailable
-from esd.services.domain.jobs import JobSpec
+from esd.services.domain.jobs import JobSpec, check_sites
 from esd.services.wire.batches import decode_batch, encode_batch
 
 
@@ -100,8 +100,8 @@ class Submission:
             position: the number of samples of the stream before the batch; None: the number accepted so far.
 
         Raises:
-            InvalidArgument: the batch is malformed, its features or labels differ from the job's, or the job's loss
-                does not accept a label. No sample of the batch is accepted.
+            InvalidArgument: the batch is malformed, its features or labels differ from the job's, the job's loss
+                does not accept a label, or a sample is of a site without workers. No sample of the batch is accepted.
             FailedPrecondition: samples before the batch are missing, or the stream has ended, or the job failed.
             Unavailable: the dispatcher is stopping, or the parameter server with the sample log is away for too long.
             StorageUnwritable: the disk of the sample log has been full or read-only for too long.
@@ -120,6 +120,7 @@ class Submission:
         if known >= len(batch):
             return
         self._job.model.loss.check_labels(batch.labels, self._job.labels, position)
+        check_sites(batch, self._job, position)
         if self._samples.closed:
             raise FailedPrecondition(f"the sample stream of job {self._job.name} has ended after {taken} samples")
         if known:

@@ -26,6 +26,7 @@ class Workers:
         on_expired: called from the event loop, once for each lease that expires.
         replaceable: whether a worker may come back as a new process once the slots are settled.
         names: the workers' names by slot, if an earlier dispatcher has settled the slots; else empty.
+        sites: the site that the worker of each slot must be at, by slot; empty: at any.
 
     Attributes:
         settled: whether the slots are settled: from then on a worker keeps its slot for the whole job.
@@ -40,12 +41,14 @@ class Workers:
         *,
         replaceable: bool = False,
         names: Sequence[str] = (),
+        sites: Sequence[str] = (),
     ) -> None:
         self._slots: list[WorkerRecord | None] = [None] * slots
         self._lease_seconds = lease_seconds
         self._heartbeat_seconds = lease_seconds / _HEARTBEATS_PER_LEASE
         self._on_expired = on_expired
         self._replaceable = replaceable
+        self._sites = tuple(sites)
         self.names = list(names)
         self.settled = bool(names)
 
@@ -76,8 +79,9 @@ class Workers:
             The lease, and the worker if it has come back as a new process to a settled slot; else None.
 
         Raises:
-            ResourceExhausted: all slots are taken.
-            FailedPrecondition: the name belongs to another worker, which cannot be replaced.
+            ResourceExhausted: all slots are taken, or all of the worker's site.
+            FailedPrecondition: the job has no slot for workers of this site; or the name belongs to another worker,
+                which cannot be replaced.
             PermissionDenied: another caller holds a lease under the name, and this caller is known by certificate or
                 token, or has sent the same registration.
         """
@@ -86,12 +90,17 @@ class Workers:
         if worker is not None and (present_caller().proven or worker.registration == registration):
             _check_peer(worker)
         if worker is None:
-            worker = self._take_slot(registration, self._free_slot(registration.name))
+            worker = self._take_slot(registration, self._free_slot(registration))
         elif worker.registration != registration:
             if self.settled and not self._replaceable:
                 raise FailedPrecondition(
                     f"{worker} is training already, registered from {worker.registration.address}; a worker's name is"
                     " unique in the job, and one that was restarted has lost its cache and cannot go on"
+                )
+            if self._sites and registration.site != self._sites[worker.slot]:
+                raise FailedPrecondition(
+                    f"{worker} is at site {registration.site!r} now, its slot is of site {self._sites[worker.slot]!r}: "
+                    "give a worker of another site another name"
                 )
             self.remove(worker)
             worker = self._take_slot(registration, worker.slot)
@@ -100,8 +109,15 @@ class Workers:
         return Lease(worker.lease_id, self._heartbeat_seconds), restarted
 
     def settle_slots(self) -> None:
-        """Orders the slots by name once all workers are registered, so that the order of arrival does not matter."""
-        self._slots = sorted(self._slots, key=_natural_name)
+        """Orders the slots by name once all workers are registered, so that the order of arrival does not matter.
+
+        Where slots are of sites, the workers of each site are ordered in its slots.
+        """
+        of_site: dict[str, Iterator[WorkerRecord | None]] = {}
+        for site in self._sites or ("",):
+            here = [each for each, at in zip(self._slots, self._sites_of_slots, strict=True) if at == site]
+            of_site[site] = iter(sorted(here, key=_natural_name))
+        self._slots = [next(of_site[site]) for site in self._sites_of_slots]
         for slot, worker in enumerate(self):
             worker.slot = slot
         self.names = [worker.registration.name for worker in self]
@@ -174,7 +190,20 @@ class Workers:
             worker.rewind_to(iteration, known)
             worker.flushed = True
 
-    def _free_slot(self, name: str) -> int:
+    @property
+    def _sites_of_slots(self) -> tuple[str, ...]:
+        return self._sites or ("",) * len(self._slots)
+
+    @property
+    def absent_sites(self) -> list[str]:
+        """The sites of which no worker waits for an epoch to begin, whose samples nobody could train."""
+        waiting = {site for slot, site in enumerate(self._sites) if slot in self.waiting}
+        return [site for site in dict.fromkeys(self._sites) if site not in waiting]
+
+    def _free_slot(self, registration: Registration) -> int:
+        name = registration.name
+        if self._sites:
+            return self._free_slot_at(registration.site, name)
         if self.complete:
             names = ", ".join(worker.registration.name for worker in self)
             raise ResourceExhausted(f"all {len(self._slots)} worker slots of the job are taken, by {names}")
@@ -182,6 +211,21 @@ class Workers:
         if known is not None and self._slots[known] is None:
             return known
         return self._slots.index(None)
+
+    def _free_slot_at(self, site: str, name: str) -> int:
+        slots = [slot for slot, at in enumerate(self._sites) if at == site]
+        if not slots:
+            sites = ", ".join(map(repr, dict.fromkeys(self._sites)))
+            raise FailedPrecondition(
+                f"worker {name} is {f'at site {site!r}' if site else 'at no site'}, and samples of the job stay at "
+                f"theirs, {sites}: set its ESD_WORKER_SITE, or name its site in --sites"
+            )
+        free = [slot for slot in slots if self._slots[slot] is None]
+        if not free:
+            names = ", ".join(str(self._slots[slot]) for slot in slots)
+            raise ResourceExhausted(f"all {len(slots)} worker slots of site {site!r} are taken, by {names} (--sites)")
+        known = self.names.index(name) if name in self.names else None
+        return known if known in free else free[0]
 
     def _take_slot(self, registration: Registration, slot: int) -> WorkerRecord:
         worker = WorkerRecord(registration, slot, secrets.token_hex(8), present_caller().identity)

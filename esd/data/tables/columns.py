@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from esd.native import text as native
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.ids import in_table
+from esd.services.domain.sites import site_key
 
 # Types whose text is the value.
 _WRITTEN = (kinds.is_boolean, kinds.is_temporal, kinds.is_decimal, kinds.is_binary_view, kinds.is_string_view)
@@ -71,7 +72,7 @@ def check_types(
     Raises:
         InvalidArgument: names source and column.
     """
-    for name in dict.fromkeys([*schema.columns, *schema.times]):
+    for name in dict.fromkeys([*schema.columns, *schema.sites, *schema.times]):
         if name in schema.labels and not labelled:
             continue
         index = found.get_all_field_indices(name)
@@ -95,6 +96,8 @@ def _expected_type(schema: Schema, name: str, kind: pa.DataType) -> str:
         )
     if name == schema.time and not is_time(kind):
         return f"expected {TIME}"
+    if name == schema.site and not (is_category(kind) and not is_list(kind)):
+        return "a site is a text or a whole number"
     if name in schema.lists:
         fits = _can_be_ids(kind.value_type) if is_list(kind) else is_category(kind)
         return "" if fits else "lists are of texts, numbers or dates"
@@ -121,10 +124,12 @@ class _Ids:
     lengths: NDArray[np.int64] | None = None
 
 
-def samples_of(batch: pa.RecordBatch, schema: Schema, *, labelled: bool) -> tuple[SampleBatch, list[Mistakes]]:
+def samples_of(
+    batch: pa.RecordBatch, schema: Schema, *, labelled: bool, sites: Sequence[str] = ()
+) -> tuple[SampleBatch, list[Mistakes]]:
     """Makes n samples of a batch with the schema's columns, and tells which of them are none.
 
-    Without labels they are NaN, so that no job takes the samples in.
+    Without labels they are NaN, so that no job takes the samples in. They have sites if those of the workers are given.
     """
     mistakes: list[Mistakes] = []
     columns = [_column_ids(batch, each, schema, mistakes) for each in schema.id_columns]
@@ -149,7 +154,21 @@ def samples_of(batch: pa.RecordBatch, schema: Schema, *, labelled: bool) -> tupl
         mistakes.append(Mistakes(schema.weight, weights < 0, "a weight that is not negative"))
     if schema.group is not None:
         groups = _single_ids(batch.column(schema.group), Id(schema.group), schema, mistakes)
-    return SampleBatch(ids, dense, labels, lengths, weights, groups), [each for each in mistakes if each.rows.any()]
+    keys = None
+    if schema.site is not None and sites:
+        keys = _sites(batch.column(schema.site), schema.site, sites, mistakes)
+    samples = SampleBatch(ids, dense, labels, lengths, weights, groups, keys)
+    return samples, [each for each in mistakes if each.rows.any()]
+
+
+def _sites(column: pa.Array, name: str, sites: Sequence[str], mistakes: list[Mistakes]) -> NDArray[np.uint64]:
+    """Returns the keys of the sites of n samples, uint64 [n]; a value that is no site of a worker is a mistake."""
+    places = pc.index_in(column.cast(pa.string()), pa.array(sites, pa.string()))
+    without = places.is_null().to_numpy(zero_copy_only=False)
+    mistakes.append(Mistakes(name, without, f"a site with workers, {', '.join(map(repr, sites))} (--sites)"))
+    keys = np.array([site_key(site) for site in sites], np.uint64)
+    found: NDArray[np.uint64] = keys[places.fill_null(0).to_numpy(zero_copy_only=False)]
+    return found
 
 
 def _column_ids(batch: pa.RecordBatch, described: Id | IdList, schema: Schema, mistakes: list[Mistakes]) -> _Ids:

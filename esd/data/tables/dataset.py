@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 _LARGE = 1e6  # a value of a dense feature that is worth a warning
 _ENOUGH = 100  # samples after which one label in all of them is worth a warning
-_COLUMNS = ("ids", "dense", "labels", "lengths", "weights", "groups")  # of a SampleBatch
+_COLUMNS = ("ids", "dense", "labels", "lengths", "weights", "groups", "sites")  # of a SampleBatch
 
 
 class _Table:
@@ -59,6 +59,7 @@ class _Table:
         self._numbers = [name for name in self._schema.numbers if labelled or name not in schema.labels]
         self._batch_size = batch_size
         self._span: Span | None = None
+        self._sites: tuple[str, ...] = ()
         self.features = schema.features
         self.labels = schema.labels
         self.dense_features = schema.dense_features
@@ -79,6 +80,19 @@ class _Table:
         part = copy(self)
         part.__dict__.pop("samples", None)
         part._span = Span(first, end)  # noqa: SLF001 - of the same class
+        return part
+
+    def at_sites(self, sites: Sequence[str]) -> Self:
+        """Returns the same samples with their sites, each of which must be one of these: those of a job's workers.
+
+        Raises:
+            InvalidArgument: the schema names no column of sites.
+        """
+        if self._schema.site is None:
+            raise InvalidArgument(f"workers have the sites {', '.join(sites)}, and the schema names no column `site`")
+        part = copy(self)
+        part.__dict__.pop("samples", None)
+        part._sites = tuple(dict.fromkeys(sites))  # noqa: SLF001 - of the same class
         return part
 
     def split(self, last: str | float) -> tuple[Dataset, Dataset]:
@@ -139,7 +153,7 @@ class TableDataset(_Table):
         return name if self._span is None else f"{name}; {self._span}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        cleaned = _Cleaned(self._schema, self._skip_bad, self._span, labelled=self._labelled)
+        cleaned = _Cleaned(self._schema, self._skip_bad, self._span, self._sites, labelled=self._labelled)
         for some in self._joined(cleaned):
             for samples in cleaned.samples_of_files(some):
                 yield from _cut(samples, self._batch_size)
@@ -190,7 +204,8 @@ class FrameDataset(_Table):
     ) -> None:
         super().__init__(schema, batch_size, skip_bad, labelled=labelled)
         try:
-            self._table = _arrow(frame, dict.fromkeys([*self._schema.categories, *self._numbers, *self._schema.times]))
+            besides = (*self._schema.sites, *self._schema.times)
+            self._table = _arrow(frame, dict.fromkeys([*self._schema.categories, *self._numbers, *besides]))
         except UnicodeEncodeError as error:
             found = error.object[error.start : error.end]
             raise InvalidArgument(f"the frame has a text that UTF-8 cannot write, with {found!r} in it") from None
@@ -223,7 +238,7 @@ class FrameDataset(_Table):
         return f"frame of {samples} samples {' '.join(content.hexdigest() for content in contents.values())}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        cleaned = _Cleaned(self._schema, self._skip_bad, self._span, labelled=self._labelled)
+        cleaned = _Cleaned(self._schema, self._skip_bad, self._span, self._sites, labelled=self._labelled)
         first = 0
         for block in self._table.select([*self._schema.categories, *self._numbers, *cleaned.besides]).to_batches():
             for batch in sliced(_whole_frame(block, self._numbers)):
@@ -240,6 +255,7 @@ class _Cleaned:
         schema: of the samples.
         skip_bad: how many rows that is.
         span: samples of other times are left out, too; None: there are none.
+        sites: of the workers, if samples stay at theirs; else empty.
         labelled: whether pieces have labels.
 
     Attributes:
@@ -247,19 +263,23 @@ class _Cleaned:
         besides: columns that pieces have besides those that the schema makes samples of.
     """
 
-    def __init__(self, schema: Schema, skip_bad: int, span: Span | None, *, labelled: bool) -> None:
+    def __init__(
+        self, schema: Schema, skip_bad: int, span: Span | None, sites: tuple[str, ...], *, labelled: bool
+    ) -> None:
         self._schema = schema
         self._columns = schema.sample_columns
         self._labelled = labelled
         self._skip_bad = skip_bad
         self._span = span
+        self._sites = sites
         self.skipped = 0
         self._made = 0
         self._large: set[str] = set()  # dense features that were warned of
         self._first_labels: NDArray[np.float32] | None = None
         self._teaches = np.zeros(len(schema.labels), bool)  # by label: whether two samples differ in it
         self._weighed = schema.weight is None  # whether a sample had a weight
-        self.besides = [] if span is None else [each for each in schema.times if each not in schema.columns]
+        besides = [*(schema.sites if sites else ()), *(() if span is None else schema.times)]
+        self.besides = [each for each in dict.fromkeys(besides) if each not in schema.columns]
 
     def samples(self, piece: Piece, source: str) -> SampleBatch:
         """Returns the samples of a piece.
@@ -272,7 +292,7 @@ class _Cleaned:
             piece, absent = within(piece, self._schema.time, self._span, self._schema.time_unit)
             untimed = [Mistakes(self._schema.time, absent, TIME)] if absent.any() else []
         try:
-            samples, mistakes = samples_of(piece.batch, self._schema, labelled=self._labelled)
+            samples, mistakes = samples_of(piece.batch, self._schema, labelled=self._labelled, sites=self._sites)
         except pa.ArrowException as error:  # such as a time zone that is not known here
             raise InvalidArgument(f"{source}: {error}") from error
         samples = samples.named(self._columns)
@@ -299,7 +319,7 @@ class _Cleaned:
         if len(some) > 1 and self._span is None:
             batches = [piece.batch for _, piece in some]
             (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-            samples, mistakes = samples_of(joined, self._schema, labelled=self._labelled)
+            samples, mistakes = samples_of(joined, self._schema, labelled=self._labelled, sites=self._sites)
             if not mistakes:
                 yield self._noted(samples.named(self._columns))
                 return

@@ -75,7 +75,7 @@ def _check_same(schema: Schema, first: Outline, found: Outline, files: str) -> N
     Texts may be of any type; but whole numbers in one file and numbers with a fraction, `12.0`, in another are told
     apart by their texts.
     """
-    for name in dict.fromkeys([*schema.categories, *schema.times]):
+    for name in dict.fromkeys([*schema.categories, *schema.sites, *schema.times]):
         before, now = first.columns.field(name).type, found.columns.field(name).type
         if kinds.is_null(before) or kinds.is_null(now):
             continue

@@ -1,6 +1,7 @@
 #include "engine/joint/search.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -57,7 +58,8 @@ class JointSearch {
         instance_(batch, order_, next, request.link_costs, request.workers, sizes, reuse),
         placement_(instance_),
         draws_(request.seed),
-        regrets_(instance_.samples) {
+        regrets_(instance_.samples),
+        prices_(request.sites ? request.sites->count : 1) {
     eager_below_ = static_cast<std::int32_t>(batch.mean_size) *
                    *std::max_element(instance_.links.pull, instance_.links.pull + Width);
   }
@@ -97,7 +99,22 @@ class JointSearch {
     return true;
   }
 
-  // Draws the samples to free. False when they all come from one worker, to which they would return.
+  unsigned site_of_worker(unsigned worker) const {
+    return request_.sites ? static_cast<unsigned>(request_.sites->of_workers[worker]) : 0;
+  }
+  unsigned site_of_sample(SampleIndex sample) const {
+    return request_.sites ? static_cast<unsigned>(request_.sites->of_samples[order_[sample]]) : 0;
+  }
+
+  // Whether any of the free samples might go to another worker than it came from.
+  bool there_is_a_choice() const {
+    if (!request_.sites) return std::count(room_, room_ + Width, 0) < static_cast<int>(Width) - 1;
+    std::vector<unsigned> workers(request_.sites->count);  // of each site, that free samples come from
+    for (unsigned j = 0; j < request_.workers; ++j) workers[site_of_worker(j)] += room_[j] > 0;
+    return *std::max_element(workers.begin(), workers.end()) > 1;
+  }
+
+  // Draws the samples to free. False when each would return to the worker that it comes from.
   template <typename Share>
   bool take_away(Share share) {
     free_.resize(instance_.samples);
@@ -111,26 +128,53 @@ class JointSearch {
       room_[workers[i]] += goes;
     }
     free_.resize(count);
-    if (std::count(room_, room_ + Width, 0) >= static_cast<int>(Width) - 1) return false;
+    if (!there_is_a_choice()) return false;
     for (const SampleIndex i : free_) placement_.take(i);
     return true;
   }
 
   void place_free() {
     placement_.price(free_, costs_);
-    transport_.solve(costs_, room_, prices_, chosen_);
+    if (request_.sites) {
+      chosen_.resize(free_.size());
+      for (unsigned site = 0; site < request_.sites->count; ++site) solve_site(site);
+    } else {
+      transport_.solve(costs_, room_, prices_[0].data(), chosen_);
+    }
     for (std::size_t f = 0; f < free_.size(); ++f) placement_.put(free_[f], static_cast<unsigned>(chosen_[f]));
+  }
+
+  // Chooses among the workers of one site for the free samples of this site.
+  void solve_site(unsigned site) {
+    rows_of_site_.clear();
+    costs_of_site_.clear();
+    for (std::size_t f = 0; f < free_.size(); ++f) {
+      if (site_of_sample(free_[f]) != site) continue;
+      rows_of_site_.push_back(f);
+      costs_of_site_.insert(costs_of_site_.end(), &costs_[f * Width], &costs_[f * Width] + Width);
+    }
+    if (rows_of_site_.empty()) return;
+    int room[Width] = {};
+    for (unsigned j = 0; j < request_.workers; ++j) room[j] = site_of_worker(j) == site ? room_[j] : 0;
+    transport_.solve(costs_of_site_, room, prices_[site].data(), chosen_at_site_);
+    for (std::size_t r = 0; r < rows_of_site_.size(); ++r) chosen_[rows_of_site_[r]] = chosen_at_site_[r];
   }
 
   // Notes what it would cost at least to have each of the samples just placed elsewhere.
   void note_regrets() {
     for (std::size_t f = 0; f < free_.size(); ++f) {
       const std::int32_t* costs = &costs_[f * Width];
+      const unsigned site = site_of_sample(free_[f]);
+      const std::array<std::int32_t, Width>& prices = prices_[site];
       std::int32_t elsewhere = std::numeric_limits<std::int32_t>::max();
       for (int j = 0; j < static_cast<int>(Width); ++j) {
-        if (room_[j] > 0 && j != chosen_[f]) elsewhere = std::min(elsewhere, costs[j] + prices_[j]);
+        if (room_[j] <= 0 || j == chosen_[f] || (request_.sites && site_of_worker(static_cast<unsigned>(j)) != site)) {
+          continue;
+        }
+        elsewhere = std::min(elsewhere, costs[j] + prices[j]);
       }
-      regrets_[free_[f]] = elsewhere - (costs[chosen_[f]] + prices_[chosen_[f]]);
+      if (elsewhere == std::numeric_limits<std::int32_t>::max()) continue;  // its site has no other worker with room
+      regrets_[free_[f]] = elsewhere - (costs[chosen_[f]] + prices[chosen_[f]]);
     }
   }
 
@@ -217,11 +261,15 @@ class JointSearch {
   std::vector<std::int32_t> regrets_;  // by sample, as of its last narrow round
   std::int32_t eager_below_;           // the cost of one row's pull over the slowest link
 
-  std::vector<SampleIndex> free_;    // samples that are nowhere
-  int room_[Width] = {};             // how many of them each worker will take
-  std::vector<std::int32_t> costs_;  // [free_, Width]
-  std::int32_t prices_[Width] = {};  // of the last transportation problem
-  std::vector<int> chosen_;          // [free_], the workers that it found
+  std::vector<SampleIndex> free_;                        // samples that are nowhere
+  int room_[Width] = {};                                 // how many of them each worker will take
+  std::vector<std::int32_t> costs_;                      // [free_, Width]
+  std::vector<std::array<std::int32_t, Width>> prices_;  // of the last transportation problem, by site
+  std::vector<int> chosen_;                              // [free_], the workers that it found
+
+  std::vector<std::size_t> rows_of_site_;    // the places among `free_` of one site's samples
+  std::vector<std::int32_t> costs_of_site_;  // their rows of `costs_`
+  std::vector<int> chosen_at_site_;
 
   std::int64_t best_ = 0;
   JointResult result_;

@@ -9,6 +9,9 @@
 // With a lookahead, all its batches are placed first, together with the batch at hand as one large batch, and then the
 // batch at hand alone, knowing who is to train its rows next.
 //
+// Where samples have sites, each transportation problem falls apart into one for each site; what a sample would add is
+// computed against all that stay, of whatever site. Sites exclude a lookahead and limits of workloads.
+//
 // Where workloads have limits, workers that are expected to take longer than the others give samples away at the end,
 // as long as the slowest one becomes faster.
 //
@@ -27,6 +30,13 @@
 
 namespace esd {
 
+// Sites: a sample goes to a worker of its site only.
+struct JointSites {
+  const std::int32_t* of_samples;  // [samples], 0..count - 1
+  const std::int32_t* of_workers;  // [workers]
+  unsigned count;
+};
+
 struct JointRequest {
   const std::int32_t* link_costs;  // [workers], T_j, not negative
   const std::int32_t* capacities;  // [workers], they sum to the number of samples to place, the first ones of the batch
@@ -38,6 +48,7 @@ struct JointRequest {
   std::chrono::steady_clock::time_point deadline;  // no round but the first starts after it
   std::array<unsigned, 2> most_rounds;             // besides the first: with the lookahead, and without
   const WorkloadLimits* limits = nullptr;          // how far workloads may depart from the capacities; null: not at all
+  const JointSites* sites = nullptr;               // null: a sample may go to any worker
 };
 
 struct JointResult {

@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -104,7 +105,8 @@ class SharedEngine {
   nb::tuple joint(const Integers& link_costs, const Integers& capacities, std::uint64_t seed, double seconds,
                   unsigned wide_rounds, unsigned narrow_rounds, const std::optional<Limits>& limits,
                   const std::vector<std::uint32_t>& lookahead,
-                  const std::array<std::optional<unsigned>, 2>& most_rounds) {
+                  const std::array<std::optional<unsigned>, 2>& most_rounds,
+                  const std::optional<std::pair<Integers, Integers>>& sites) {
     check_length("link_costs", link_costs);
     check_length("capacities", capacities);
     WorkloadLimits bounds{};
@@ -116,10 +118,19 @@ class SharedEngine {
       check_length("fixed costs", fixed_costs);
       bounds = {least.data(), most.data(), sample_costs.data(), fixed_costs.data()};
     }
+    JointSites places{};
+    if (sites) {
+      check_length("sites of workers", sites->second);
+      const std::int32_t* const of_workers = sites->second.data();
+      const unsigned count =
+          static_cast<unsigned>(*std::max_element(of_workers, of_workers + sites->second.size())) + 1;
+      places = {sites->first.data(), of_workers, count};
+    }
     constexpr unsigned kAny = std::numeric_limits<unsigned>::max();
     JointResult result;
     {
       const ExclusiveCall call(*this);
+      if (sites) check_samples(sites->first);
       result = engine_.joint({link_costs.data(),
                               capacities.data(),
                               engine_.workers(),
@@ -129,7 +140,8 @@ class SharedEngine {
                               lookahead,
                               deadline(seconds),
                               {most_rounds[0].value_or(kAny), most_rounds[1].value_or(kAny)},
-                              limits ? &bounds : nullptr});
+                              limits ? &bounds : nullptr,
+                              sites ? &places : nullptr});
     }
     return nb::make_tuple(to_numpy(std::move(result.assignment)), result.cost, result.start_cost,
                           nb::make_tuple(result.rounds[0], result.rounds[1]));
@@ -378,7 +390,7 @@ NB_MODULE(ESD_ENGINE_MODULE, module) {
            nb::arg("seed"), nb::arg("seconds") = std::numeric_limits<double>::infinity(), nb::arg("wide_rounds") = 5,
            nb::arg("narrow_rounds") = 30, nb::arg("limits") = nb::none(),
            nb::arg("lookahead") = std::vector<std::uint32_t>(),
-           nb::arg("most_rounds") = std::array<std::optional<unsigned>, 2>())
+           nb::arg("most_rounds") = std::array<std::optional<unsigned>, 2>(), nb::arg("sites").noconvert() = nb::none())
       .def("commit", &SharedEngine::commit, nb::arg("assignment").noconvert(), nb::arg("push_limits") = nb::none(),
            nb::arg("admitted") = nb::none())
       .def("look_ahead", &SharedEngine::look_ahead, nb::arg("ids").noconvert(), nb::arg("iteration"))
