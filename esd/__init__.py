@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         WorkerPhase,
     )
     from esd.services.domain.schedules import Decay, Schedule
+    from esd.services.domain.sites import site_key
     from esd.services.domain.state import Evaluation, JobPhase, JobState, Quality, Ranking, WorkerState
     from esd.services.domain.sync import Sync, parse_sync
     from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
@@ -168,6 +169,7 @@ __all__ = [
     "parse_dense_sum",
     "parse_sync",
     "read",
+    "site_key",
 ]
 
 _MODULES = {
@@ -181,6 +183,7 @@ _MODULES = {
     "DispatcherClient": "esd.services.clients.dispatcher",
     "EndOfStream": "esd.services.domain.plans",
     "equal_workloads": "esd.services.domain.jobs",
+    "site_key": "esd.services.domain.sites",
     "EsdOptions": "esd.services.domain.mechanisms",
     "Evaluation": "esd.services.domain.state",
     "FailureReport": "esd.services.domain.reports",

@@ -295,7 +295,7 @@ class Planner:
         return sites, capacities
 
     def _check_stays(self, assignment: NDArray[np.int32], sites: Sites | None) -> None:
-        """Refuses an assignment that takes a sample away from its site, whichever mechanism made it."""
+        """Refuses an assignment that takes a sample away from its site, of any mechanism."""
         if sites is None:
             return
         away = sites.of_workers[assignment] != sites.of_samples

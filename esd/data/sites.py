@@ -1,4 +1,4 @@
-"""Data whose samples have sites, which are those of a job's workers."""
+"""Data with sites of samples, among the sites of a job's workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Sited(Protocol):
     """A data set that knows where its samples arise."""
 
     def at_sites(self, sites: Sequence[str]) -> Dataset:
-        """Returns the same samples with their sites, each of which must be one of these: those of a job's workers.
+        """Returns the same samples with their sites, all of them in `sites`, the sites of the workers.
 
         Raises:
             InvalidArgument: the data name no sites.

@@ -175,7 +175,7 @@ class SampleBatch:
         The columns keep their names if all batches agree.
 
         Raises:
-            InvalidArgument: only some of the batches have sites, and no site would stand for those of the others.
+            InvalidArgument: only some of the batches have sites.
         """
         lengths = weights = groups = None
         if any(batch.lengths is not None for batch in batches):

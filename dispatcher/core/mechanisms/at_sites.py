@@ -18,8 +18,8 @@ from esd.services.domain.jobs import JobSpec
 class AtSites:
     """Lets a mechanism assign each site's samples of a batch to the workers of this site, one site after the other.
 
-    Each site has a mechanism of its own, so that what it learns of the stream is of its own samples. The workers of
-    other sites have room for none. What the mechanism computes of a sample depends on the row state and not on the rest
+    Each site has a mechanism of its own, which learns from the samples of this site. The workers of
+    other sites have room for none. The costs and scores of a sample depend on the row state and not on the rest
     of the batch, so that nothing is lost by the division; `joint` and `brute-force`, where it does, see whole batches.
     """
 
@@ -64,11 +64,11 @@ class AtSites:
         )
 
     def save(self) -> dict[str, NDArray[Any]]:
-        """Returns what the mechanism of each site has learned, for `load`."""
+        """Returns the state of the mechanism of each site, for `load`."""
         return within({str(at): each.save() for at, each in enumerate(self._of_site) if isinstance(each, Learner)})
 
     def load(self, saved: Arrays) -> None:
-        """Restores what `save` returned."""
+        """Restores the result of `save`."""
         for at, each in enumerate(self._of_site):
             if isinstance(each, Learner) and (arrays := of(saved, str(at))):
                 each.load(arrays)

@@ -81,7 +81,7 @@ def _parts(problem: DispatchInput) -> list[tuple[NDArray[np.int64], NDArray[np.i
 
 
 def _assignments(problem: DispatchInput) -> Iterator[NDArray[np.int32]]:
-    """Yields all assignments, int32 [k] each: every combination of those of the sites."""
+    """Yields all assignments, int32 [k] each: every combination of the arrangements at the sites."""
     samples, capacities = zip(*_parts(problem), strict=True)
     for chosen in product(*map(_arrangements, capacities)):
         workers = np.empty(len(problem.batch), np.int32)

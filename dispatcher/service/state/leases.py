@@ -196,7 +196,7 @@ class Workers:
 
     @property
     def absent_sites(self) -> list[str]:
-        """The sites of which no worker waits for an epoch to begin, whose samples nobody could train."""
+        """The sites without a worker that waits for an epoch to begin: an epoch could not train their samples."""
         waiting = {site for slot, site in enumerate(self._sites) if slot in self.waiting}
         return [site for site in dict.fromkeys(self._sites) if site not in waiting]
 

@@ -129,7 +129,7 @@ def samples_of(
 ) -> tuple[SampleBatch, list[Mistakes]]:
     """Makes n samples of a batch with the schema's columns, and tells which of them are none.
 
-    Without labels they are NaN, so that no job takes the samples in. They have sites if those of the workers are given.
+    Without labels they are NaN, so that no job takes the samples in. They have sites if workers have any.
     """
     mistakes: list[Mistakes] = []
     columns = [_column_ids(batch, each, schema, mistakes) for each in schema.id_columns]

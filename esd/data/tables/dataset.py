@@ -83,7 +83,7 @@ class _Table:
         return part
 
     def at_sites(self, sites: Sequence[str]) -> Self:
-        """Returns the same samples with their sites, each of which must be one of these: those of a job's workers.
+        """Returns the same samples with their sites, all of them in `sites`, the sites of the workers.
 
         Raises:
             InvalidArgument: the schema names no column of sites.
