@@ -1,4 +1,4 @@
-"""Samples of two sites with two workers each: none goes across, and the model is that of one process, kills or not."""
+"""Samples of two sites with two workers each: none goes across, and one process trains the same model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker slots of sites: each is taken by a worker of its site, whatever the order of arrival, and of no other."""
+"""Worker slots of sites: each is taken by a worker of its site, in any order of arrival."""
 
 from __future__ import annotations
 

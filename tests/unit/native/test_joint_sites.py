@@ -30,7 +30,7 @@ def _instance(rng: np.random.Generator, workers: int) -> tuple[Engine, np.ndarra
 
 @pytest.mark.parametrize("workers", [4, 7, 12])
 def test_the_first_round_is_the_optimum_with_workers_of_other_sites_forbidden(workers: int) -> None:
-    """Samples that share no row cost what the matrix says, so one round is the whole problem."""
+    """Samples without shared rows have the costs of the matrix, so one round is the whole problem."""
     rng = np.random.default_rng(workers)
     for _ in range(20):
         engine, of_samples, of_workers, capacities = _instance(rng, workers)
@@ -54,7 +54,7 @@ def test_the_first_round_is_the_optimum_with_workers_of_other_sites_forbidden(wo
 
 
 def _alone(engine: Engine, ids: np.ndarray, links: np.ndarray, row: int, worker: int) -> float:
-    """Returns what one sample costs at one worker, as the engine counts it where the batch has no other sample."""
+    """Returns the cost of one sample at one worker, as the engine counts it in a batch without other samples."""
     engine.prepare(ids[row : row + 1])
     capacities = np.zeros(len(links), np.int32)
     capacities[worker] = 1
