@@ -56,6 +56,7 @@ REFUSED: Mapping[str, Callable[[], object]] = {
     "domain/negatives.MAX_IDS": lambda: Negatives("negative", ids=2**40 + 1, count=1),
     "domain/reports._LONGEST_NAME": lambda: registration("x" * 257),
     "domain/schedules._MOST_ITERATIONS": lambda: parse_schedule(f"cosine:{2**32}", None),
+    "domain/sites.LONGEST_SITE": lambda: replace(JOB, sites=("x" * 65,) * JOB.workers),
     "domain/sync/bounded.MAX_BOUND": lambda: parse_sync("bounded:10001,2"),
     "domain/tables.MAX_ADMIT_AFTER": lambda: replace(JOB, admit_afters=(256,)),
     "domain/tables.MAX_DIMENSION": lambda: replace(JOB.table, dimension=4097),
