@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from esd.data.opening import table_reader
+from esd.data.log_address import is_log
+from esd.data.opening import log_reader, table_reader
 from esd.data.schema import Schema
 from esd.data.schema_file import read_schema
 from esd.services.domain.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from esd.data.logs import LogDataset
     from esd.data.tables.dataset import Frame, FrameDataset, TableDataset
 
 
@@ -21,7 +23,7 @@ def read(
     batch_size: int = 1024,
     skip_bad: int = 0,
     labelled: bool = True,
-) -> TableDataset | FrameDataset:
+) -> TableDataset | FrameDataset | LogDataset:
     """Opens files or a frame as a stream of samples, in the order of file names and rows.
 
         schema = esd.Schema(label="clicked", ids=("user", "item"), dense=("price",))
@@ -33,7 +35,8 @@ def read(
 
     Args:
         source: a file, a folder or a pattern (Parquet, Arrow, CSV), also in an object store (`s3://bucket/day=*`,
-            `gs://`); or a frame of pandas, polars or pyarrow.
+            `gs://`); or a log, a stream of Redis or Valkey (`redis+stream://HOST:PORT/KEY`), which has no end unless
+            `?until=` gives one; or a frame of pandas, polars or pyarrow.
         schema: the roles of the columns, or the path of a TOML file with them (`--schema`).
         batch_size: largest number of samples of a batch.
         skip_bad: number of malformed rows to skip before a malformed row is an error.
@@ -56,8 +59,10 @@ def read(
     described = schema if isinstance(schema, Schema) else read_schema(Path(schema))
     if isinstance(source, list | tuple) and source and all(isinstance(each, str | Path) for each in source):
         raise InvalidArgument("several files must be one text with commas, 'a.csv,b.csv', or a pattern, not a list")
-    opened: TableDataset | FrameDataset
-    if isinstance(source, str | Path):
+    opened: TableDataset | FrameDataset | LogDataset
+    if isinstance(source, str) and is_log(source):
+        opened = log_reader().LogDataset(source, described, batch_size, skip_bad, labelled=labelled)
+    elif isinstance(source, str | Path):
         opened = reader.TableDataset(str(source), described, batch_size, skip_bad, labelled=labelled)
     else:
         opened = reader.FrameDataset(source, described, batch_size, skip_bad, labelled=labelled)

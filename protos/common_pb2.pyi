@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SampleBatch(_message.Message):
-    __slots__ = ("samples", "fields", "dense_features", "ids", "dense", "labels", "labels_per_sample", "lengths", "weights", "groups", "sites")
+    __slots__ = ("samples", "fields", "dense_features", "ids", "dense", "labels", "labels_per_sample", "lengths", "weights", "groups", "sites", "source")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class SampleBatch(_message.Message):
     WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     SITES_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
     samples: int
     fields: int
     dense_features: int
@@ -30,7 +31,18 @@ class SampleBatch(_message.Message):
     weights: bytes
     groups: bytes
     sites: bytes
-    def __init__(self, samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., ids: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., sites: _Optional[bytes] = ...) -> None: ...
+    source: SourcePosition
+    def __init__(self, samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., ids: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., sites: _Optional[bytes] = ..., source: _Optional[_Union[SourcePosition, _Mapping]] = ...) -> None: ...
+
+class SourcePosition(_message.Message):
+    __slots__ = ("text", "behind", "lag")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    behind: int
+    lag: int
+    def __init__(self, text: _Optional[str] = ..., behind: _Optional[int] = ..., lag: _Optional[int] = ...) -> None: ...
 
 class Optimizer(_message.Message):
     __slots__ = ("kind", "learning_rate", "epsilon", "beta1", "beta2", "max_norm")

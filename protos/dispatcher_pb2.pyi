@@ -794,16 +794,18 @@ class SubmitRequest(_message.Message):
     def __init__(self, job: _Optional[str] = ..., batch: _Optional[_Union[_common_pb2.SampleBatch, _Mapping]] = ..., end: _Optional[bool] = ..., position: _Optional[int] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
-    __slots__ = ("samples", "durable", "columns", "longest_batch")
+    __slots__ = ("samples", "durable", "columns", "longest_batch", "source")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     DURABLE_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     LONGEST_BATCH_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
     samples: int
     durable: bool
     columns: SampleColumns
     longest_batch: int
-    def __init__(self, samples: _Optional[int] = ..., durable: _Optional[bool] = ..., columns: _Optional[_Union[SampleColumns, _Mapping]] = ..., longest_batch: _Optional[int] = ...) -> None: ...
+    source: _common_pb2.SourcePosition
+    def __init__(self, samples: _Optional[int] = ..., durable: _Optional[bool] = ..., columns: _Optional[_Union[SampleColumns, _Mapping]] = ..., longest_batch: _Optional[int] = ..., source: _Optional[_Union[_common_pb2.SourcePosition, _Mapping]] = ...) -> None: ...
 
 class SampleColumns(_message.Message):
     __slots__ = ("features", "labels", "dense_names", "rules")

@@ -165,7 +165,11 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel(
             "Samples that wait",
             "none",
-            [("esd_queued_samples", "to be planned"), ("esd_logged_samples", "to be covered by a checkpoint")],
+            [
+                ("esd_queued_samples", "to be planned"),
+                ("esd_logged_samples", "to be covered by a checkpoint"),
+                ("esd_source_lag_messages", "messages in the log"),
+            ],
         ),
     ),
     "Links": (

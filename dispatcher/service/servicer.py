@@ -26,7 +26,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.state import JobState
 from esd.services.runtime import metrics
 from esd.services.runtime.tasks import run_in
-from esd.services.wire.batches import OVERHEAD_BYTES
+from esd.services.wire.batches import OVERHEAD_BYTES, encode_position
 from esd.services.wire.hybrid import encode_result
 from esd.services.wire.jobs import decode_job, encode_columns
 from esd.services.wire.reports import decode_registration, decode_wait, encode_lease
@@ -132,11 +132,13 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
                     await job.submission.take_in(request.batch, position)
                 if request.end:
                     await job.submission.end()
+                taken = await job.submission.taken()
                 yield pb.SubmitResponse(
-                    samples=await job.submission.taken(),
+                    samples=taken,
                     durable=job.submission.durable,
                     columns=columns,
                     longest_batch=longest_batch,
+                    source=None if columns is None else encode_position(taken.source),
                 )
                 columns = None
                 request = None if request.end else await anext(requests, None)

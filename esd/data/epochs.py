@@ -7,6 +7,7 @@ numbers: every reader reads the same.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,8 @@ class Epochs(DerivedDataset):
     def __iter__(self) -> Iterator[SampleBatch]:
         """Reads all epochs."""
         for epoch in range(self._epochs):
-            yield from self._shuffled(epoch) if self._shuffle else self._source
+            for batch in self._shuffled(epoch) if self._shuffle else self._source:
+                yield replace(batch, source=None)  # a place in one epoch says nothing of the others
 
     def _shuffled(self, epoch: int) -> Iterator[SampleBatch]:
         chance = _Chance(self._seed, epoch)

@@ -8,6 +8,7 @@ from typing import Any
 
 from esd.data.dataset import Dataset
 from esd.data.installed import installed_readers, open_installed
+from esd.data.log_address import is_log
 from esd.data.reader import Reader, ReadRequest
 from esd.data.readers.flights import FlightsDataset
 from esd.data.readers.graph import GraphDataset
@@ -34,8 +35,9 @@ def open_data(
     """Opens a data set.
 
     Args:
-        uri: with a schema, the files of a table (esd/data/paths.py). Without: the name of a reader, which comes
-            with ESD or with another installed package, and its argument: `flights`, `criteo:PATH`.
+        uri: with a schema, the files of a table (esd/data/paths.py) or a log (esd/data/log_address.py). Without: the
+            name of a reader, which comes with ESD or with another installed package, and its argument: `flights`,
+            `criteo:PATH`.
         batch_size: samples of a yielded batch, at most; at least 1.
         seed: decides the samples of synthetic streams; the other data sets do not depend on it.
         skip_bad: malformed records of a file that are skipped and counted before one is an error.
@@ -53,8 +55,13 @@ def open_data(
     folder = data_dir or Path()
     if schema is not None:
         described = read_schema(schema) if isinstance(schema, Path) else schema
+        if is_log(uri):
+            log: Dataset = log_reader().LogDataset(uri, described, batch_size, skip_bad)
+            return log
         table: Dataset = table_reader().TableDataset(uri, described, batch_size, skip_bad, folder)
         return table
+    if is_log(uri):
+        raise InvalidArgument(f"data {uri.partition('?')[0]} is a log, whose columns --schema FILE describes")
     name, _, argument = uri.partition(":")
     request = ReadRequest(name, argument, batch_size, seed, skip_bad, folder)
     opened = _READERS[name](request) if name in _READERS else open_installed(request)
@@ -85,6 +92,15 @@ def table_reader() -> Any:
         NotFound: pyarrow is not installed.
     """
     return _with_pyarrow("esd.data.tables")
+
+
+def log_reader() -> Any:
+    """Returns the module esd.data.logs.
+
+    Raises:
+        NotFound: pyarrow is not installed.
+    """
+    return _with_pyarrow("esd.data.logs")
 
 
 def _with_pyarrow(module: str) -> Any:

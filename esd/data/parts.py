@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from esd.data.dataset import Dataset
 from esd.data.derived import DerivedDataset
@@ -33,7 +34,7 @@ class Part(DerivedDataset):
         for batch in self._source:
             part = batch[max(0, self._first - position) : self._last - position]
             if len(part):
-                yield part
+                yield replace(part, source=None)  # the place of a sample says not how many of the part precede it
             position += len(batch)
             if position >= self._last:
                 return

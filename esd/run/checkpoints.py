@@ -59,6 +59,7 @@ class StoredJob:
             "time": datetime.fromtimestamp(manifest.time, UTC).isoformat(timespec="seconds"),
             "job": manifest.job,
             "samples": manifest.samples,
+            "source": None if manifest.source is None else str(manifest.source),
             "rows": sum(table.rows(manifest.iteration) for table in self.tables_of(manifest)),
             "rows_changed": manifest.changed,
             "bytes": manifest.size,

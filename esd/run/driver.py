@@ -21,13 +21,14 @@ from esd.run.events import (
 )
 from esd.run.held_out import HeldOut
 from esd.run.patience import PATIENCE_SECONDS, patiently
-from esd.run.stream import without_first
+from esd.run.stream import samples_behind
 from esd.services.clients.checkpoints import CheckpointClient
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound, StorageUnwritable
 from esd.services.domain.jobs import JobSpec
+from esd.services.domain.sources import Taken
 from esd.services.domain.state import JobPhase, JobState
 from esd.services.runtime.retry import AWAY, Backoff
 from esd.services.runtime.security import PLAINTEXT, Credentials
@@ -54,7 +55,8 @@ async def drive(
     Args:
         client: of the dispatcher.
         job: the job.
-        batches: the sample stream, in training order; each iteration over it begins at the first sample.
+        batches: the sample stream, in training order; each iteration over it begins at the first sample. A
+            `TrainingStream` of a source with positions is opened where the job needs it.
         listener: gets `Progressed` with every state of the job; `Resumed`, `Checkpointed`, `Retrying`, `StandsStill`,
             `Unanswered`, `NotCancelled` and `AlreadyTrained` when they happen.
         held_out: evaluates the model meanwhile; the caller finishes its last evaluation when the model is safe.
@@ -72,8 +74,8 @@ async def drive(
         if held_out is not None:
             held_out.seen(state)
 
-    def stream_from(taken: int) -> Stream:
-        rest = without_first(batches, taken)
+    def stream_from(taken: Taken) -> Stream:
+        rest = samples_behind(batches, taken)
         return rest if held_out is None else held_out.gate(rest, taken)
 
     while True:
@@ -129,7 +131,7 @@ class _Watcher:
 async def _drive_once(
     client: AsyncDispatcherClient,
     job: JobSpec,
-    stream_from: Callable[[int], Stream],
+    stream_from: Callable[[Taken], Stream],
     seen: Callable[[JobState], None],
     listener: Listener,
 ) -> JobState:
@@ -158,7 +160,7 @@ async def _drive_once(
 async def _until_over(
     client: AsyncDispatcherClient,
     job: JobSpec,
-    stream_from: Callable[[int], Stream],
+    stream_from: Callable[[Taken], Stream],
     seen: Callable[[JobState], None],
 ) -> JobState:
     """Feeds a job that is open, and watches it until it is over."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from esd.data import Dataset
 from esd.data.dataset import known_triples_of, negatives_of, table_options_of
+from esd.data.positions import Positioned, forgets
 from esd.data.schema import Schema, TableOptions
 from esd.dispatcher.simulator.simulate import trace_batches
 from esd.run.cache_size import DEFAULT_CACHE_RATIO
@@ -21,6 +22,7 @@ from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.features import Feature, numbered_ids
 from esd.services.domain.ids import distinct_values
 from esd.services.domain.negatives import Negatives
+from esd.services.domain.sources import Taken
 
 READ_SAMPLES = 1024  # that a data set is asked for at a time
 
@@ -53,6 +55,16 @@ class TrainingStream:
         """Reads the samples, in batches as the data set gives them."""
         return first_samples(self.dataset, self.limit)
 
+    def behind(self, taken: Taken) -> Iterator[SampleBatch]:
+        """Reads the samples behind those that a job has taken; a source with positions is opened there.
+
+        Raises:
+            FailedPrecondition: there are not even so many samples, or their source has dropped what follows them.
+        """
+        if taken.source is None or not isinstance(self.dataset, Positioned):
+            return without_first(self, taken)
+        return first_samples(self.dataset.open(taken.source), None if self.limit is None else self.limit - taken)
+
 
 @dataclass(frozen=True, slots=True)
 class OpenData:
@@ -71,13 +83,19 @@ def training_stream(chosen: RunOptions, opened: OpenData | None = None) -> Train
     """Opens the samples that a run asks for, unless they are open.
 
     Raises:
-        InvalidArgument: the data is endless and the run names no number of iterations.
+        InvalidArgument: the data is endless, no log, and the run names no number of iterations; or it is a log, and
+            options need its beginning again.
     """
     _check_sites(chosen, chosen.described if opened is None else getattr(opened.train, "schema", None))
     dataset, held_back, whole = chosen.open_parts(READ_SAMPLES, None if opened is None else opened.train)
     size = sum(chosen.worker_samples())
     limit = None if chosen.iterations is None else chosen.iterations * size
-    if dataset.endless and limit is None:
+    if forgets(whole) and not isinstance(dataset, Positioned):
+        raise InvalidArgument(
+            f"{chosen.data} is a log, which a restarted run reads from its position on: --shuffle, --holdout and "
+            "--hot-batches would need its beginning again, and a log drops it"
+        )
+    if dataset.endless and limit is None and not forgets(whole):
         raise InvalidArgument(f"{chosen.data} is endless: give --iterations")
     return TrainingStream(dataset, limit, size, whole, held_back)
 
@@ -176,6 +194,15 @@ def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> Si
         negatives=negatives_of(stream.dataset),
         table_options=table_options_of(stream.dataset),
     )
+
+
+def samples_behind(batches: Iterable[SampleBatch], taken: Taken) -> Iterator[SampleBatch]:
+    """Reads a stream behind the samples that a job has taken.
+
+    Raises:
+        FailedPrecondition: see `TrainingStream.behind`.
+    """
+    return batches.behind(taken) if isinstance(batches, TrainingStream) else without_first(batches, taken)
 
 
 def first_samples(batches: Iterable[SampleBatch], limit: int | None) -> Iterator[SampleBatch]:

@@ -17,6 +17,7 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.plans import PlanMessage
 from esd.services.domain.reports import Lease, Registration, Report, WorkerPhase
+from esd.services.domain.sources import Taken
 from esd.services.domain.state import Evaluation, JobState
 from esd.services.domain.watched import WatchedPlans
 from esd.services.runtime.loop_thread import LoopThread
@@ -224,13 +225,14 @@ class DispatcherClient:
         """
         return self._run(self._client.submit(job, batches))
 
-    def feed(self, job: str, stream_from: Callable[[int], Iterable[SampleBatch]]) -> int:
+    def feed(self, job: str, stream_from: Callable[[Taken], Iterable[SampleBatch]]) -> int:
         """Sends a sample stream as `submit` does, from a source that can begin at any sample, such as after a crash.
 
         Args:
             job: name of the job.
             stream_from: called with the number of samples that the job has acknowledged before; returns the stream
-                without them.
+                without them. The number has an attribute `source`, the place of the next sample in the stream's
+                source, which `open` of `esd.read` takes; None if the samples before came without places.
         """
         return self._run(self._client.feed(job, stream_from))
 

@@ -27,6 +27,7 @@ from esd.services.domain.hybrid import HybridProblem, HybridResult
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.mechanisms import Criterion
 from esd.services.domain.reports import Lease, Registration, WorkerPhase
+from esd.services.domain.sources import Taken
 from esd.services.domain.state import Evaluation, JobState
 from esd.services.domain.watched import WatchedPlans
 from esd.services.runtime.answers import ReadableAnswers
@@ -35,7 +36,7 @@ from esd.services.runtime.retry import AWAY, repeated
 from esd.services.runtime.security import PLAINTEXT, Credentials
 from esd.services.runtime.settings import DEFAULT_MAX_MESSAGE_BYTES
 from esd.services.runtime.status import domain_errors
-from esd.services.wire.batches import encode_batch, in_messages
+from esd.services.wire.batches import decode_position, encode_batch, in_messages
 from esd.services.wire.hybrid import decode_result, encode_problem
 from esd.services.wire.jobs import decode_columns, encode_job
 from esd.services.wire.reports import LONGEST_WAIT_SECONDS, decode_lease, encode_registration
@@ -165,7 +166,7 @@ class AsyncDispatcherClient:
         return await self.feed(job, lambda _: batches)
 
     async def feed(
-        self, job: str, stream_from: Callable[[int], AsyncIterable[SampleBatch] | Iterable[SampleBatch]]
+        self, job: str, stream_from: Callable[[Taken], AsyncIterable[SampleBatch] | Iterable[SampleBatch]]
     ) -> int:
         """Sends a sample stream whose source can begin at any sample."""
         if not callable(stream_from):
@@ -174,7 +175,8 @@ class AsyncDispatcherClient:
                 "that returns the batches from there on; `submit` takes batches themselves"
             )
         call, opened = await repeated(lambda: self._open_submit(job), _OPENING_SECONDS)
-        position = int(opened.samples)
+        source = decode_position(opened.source) if opened.HasField("source") else None
+        position = Taken(opened.samples, source)
         columns = decode_columns(opened.columns) if opened.HasField("columns") else None
         try:
             with domain_errors():
@@ -184,7 +186,7 @@ class AsyncDispatcherClient:
                     arranged = batch if columns is None else batch.arranged(columns)
                     for part in in_messages(arranged, position, int(opened.longest_batch)):
                         request = pb.SubmitRequest(batch=encode_batch(part), position=position)
-                        position = int((await _exchange(call, request)).samples)
+                        position = Taken((await _exchange(call, request)).samples)
                 ended = await _exchange(call, pb.SubmitRequest(end=True))
                 await call.code()  # lets the call end in order
                 return int(ended.samples)

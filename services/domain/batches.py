@@ -13,6 +13,7 @@ from esd.services.domain.columns import Order, SampleColumns, arrangement
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_SAMPLE_IDS, Feature, Pooling
 from esd.services.domain.ids import in_table, table_of
+from esd.services.domain.sources import SourcePosition
 
 T = TypeVar("T", bound=np.generic)
 
@@ -43,6 +44,7 @@ class SampleBatch:
         sites: uint64 [k], the site of each sample, as `site_key` makes it of a name; None: samples have no sites.
         columns: the names of features, dense features and labels, by which a job or a model takes the samples; None:
             they are unknown, and the samples must stand in the job's order.
+        source: the place of the first sample in its source, by which the stream goes on after a crash; None: unknown.
 
     Example:
         Two samples of two features with one id each, one dense feature and one label:
@@ -72,6 +74,7 @@ class SampleBatch:
     groups: NDArray[np.uint64] | None = None
     sites: NDArray[np.uint64] | None = None
     columns: SampleColumns | None = None
+    source: SourcePosition | None = None
 
     @classmethod
     def of_fields(cls, ids: NDArray[np.uint64], dense: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
@@ -87,8 +90,22 @@ class SampleBatch:
         groups = None if self.groups is None else self.groups[rows]
         sites = None if self.sites is None else self.sites[rows]
         return type(self)(
-            self._ids_of(rows), self.dense[rows], self.labels[rows], lengths, weights, groups, sites, self.columns
+            self._ids_of(rows),
+            self.dense[rows],
+            self.labels[rows],
+            lengths,
+            weights,
+            groups,
+            sites,
+            self.columns,
+            self._source_of(rows),
         )
+
+    def _source_of(self, rows: slice | NDArray[np.integer]) -> SourcePosition | None:
+        """Returns the place of the first of some samples; None unless they follow each other."""
+        if self.source is None or not isinstance(rows, slice) or rows.step not in (None, 1):
+            return None
+        return self.source.after(rows.indices(len(self))[0])
 
     def _ids_of(self, rows: slice | NDArray[np.integer]) -> NDArray[np.uint64]:
         if self.lengths is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # Variables that begin with ESD_ and are no setting of a service.
-OWN_NAMES = ("ESD_CONFIG", "ESD_REPLICA", "ESD_VERSION")
+OWN_NAMES = ("ESD_CONFIG", "ESD_REPLICA", "ESD_SOURCE_PASSWORD_FILE", "ESD_VERSION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,12 @@ VARIABLES = (
         ("ESD_REPLICA",),
         "Number of a worker among the replicas of its container, for `esd serve worker --links`.",
         "esd/cluster/replica.py",
+    ),
+    Influence(
+        ("ESD_SOURCE_PASSWORD_FILE",),
+        "File of the password with which a log of samples is read; the user stands in its address: `--data "
+        "redis+stream://USER@HOST:PORT/KEY`.",
+        "esd/data/logs/redis_stream.py",
     ),
     Influence(("ESD_VERSION",), "Tag of the images that `docker compose` runs.", "docker-compose.yml"),
     Influence(

@@ -248,6 +248,14 @@ LOGGED_SAMPLES = Gauge(
     registry=REGISTRY,
 )
 
+SOURCE_LAG = Gauge(
+    "esd_source_lag_messages",
+    "Messages that waited in the log, a stream of Redis or Valkey, behind the latest samples taken from it. NaN: the "
+    "samples come from no log, or it cannot say. Rising for hours: samples arrive faster than they are trained; add "
+    "workers before the log drops the oldest messages.",
+    registry=REGISTRY,
+)
+
 JOB_PHASE = Gauge(
     "esd_job_phase",
     "1 for the present phase of the latest job, 0 for the others: waiting_for_workers, running, flushing, finished, "
@@ -484,8 +492,9 @@ BY_SERVICE = {
         CACHE_LOOKUPS, DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES,
         FLUSHED_AHEAD, SOLVER_SECONDS, SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, EXPIRED_ROWS, ROW_LIMIT, ADMISSION,
         ADMISSION_ERROR, DISPATCH_WINDOW, STANDSTILL, PLAN_OBSERVERS, PLAN_HISTORY, QUEUED_SAMPLES, LOGGED_SAMPLES,
-        JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS, ITERATION_SECONDS,
-        WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(), HELD_OUT_ITERATION,
+        SOURCE_LAG, JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS,
+        ITERATION_SECONDS, WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(),
+        HELD_OUT_ITERATION,
     ),
     "worker": (DENSE_BYTES,),
     "ps": (

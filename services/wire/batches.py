@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.batches import LogEntry, SampleBatch
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.sources import SourcePosition
 from esd.services.wire.arrays import decode_array, encode_array
 
 MESSAGE_BYTES = 4 << 20  # of the samples in one message: far below any limit, and long enough for full speed
@@ -62,6 +63,7 @@ def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:
         weights=b"" if batch.weights is None else encode_array(batch.weights, np.float32, "weights"),
         groups=b"" if batch.groups is None else encode_array(batch.groups, np.uint64, "groups"),
         sites=b"" if batch.sites is None else encode_array(batch.sites, np.uint64, "sites"),
+        source=encode_position(batch.source),
     )
 
 
@@ -90,9 +92,26 @@ def decode_batch(message: common_pb2.SampleBatch) -> SampleBatch:
         weights=decode_array(message.weights, np.float32, (k,), "weights") if message.weights else None,
         groups=decode_array(message.groups, np.uint64, (k,), "groups") if message.groups else None,
         sites=decode_array(message.sites, np.uint64, (k,), "sites") if message.sites else None,
+        source=decode_position(message.source) if message.HasField("source") else None,
     )
     batch.check_numbers()
     return batch
+
+
+def encode_position(source: SourcePosition | None) -> common_pb2.SourcePosition | None:
+    """Returns the message of a position in a source."""
+    if source is None:
+        return None
+    return common_pb2.SourcePosition(text=source.text, behind=source.behind, lag=source.lag)
+
+
+def decode_position(message: common_pb2.SourcePosition) -> SourcePosition:
+    """Returns the position of a message.
+
+    Raises:
+        InvalidArgument: it is too long or too far.
+    """
+    return SourcePosition(message.text, message.behind, message.lag if message.HasField("lag") else None)
 
 
 def encode_log_entry(entry: LogEntry) -> ps_pb2.SampleLogEntry:

@@ -25,6 +25,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.mechanisms import JointOptions
 from esd.services.domain.negatives import Negatives
+from esd.services.domain.sources import SourcePosition
 from esd.services.domain.sync import parse_sync
 from esd.services.runtime.settings import LEAST_LOGGED_BYTES, LEAST_MESSAGE_BYTES, ServerSettings, SettingsError, load
 from esd.services.wire import batches, exchange, sums
@@ -57,6 +58,8 @@ REFUSED: Mapping[str, Callable[[], object]] = {
     "domain/reports._LONGEST_NAME": lambda: registration("x" * 257),
     "domain/schedules._MOST_ITERATIONS": lambda: parse_schedule(f"cosine:{2**32}", None),
     "domain/sites.LONGEST_SITE": lambda: replace(JOB, sites=("x" * 65,) * JOB.workers),
+    "domain/sources.MAX_POSITION": lambda: SourcePosition("x" * (2**16 + 1)),
+    "domain/sources._MOST_BEHIND": lambda: SourcePosition("0", 2**63),
     "domain/sync/bounded.MAX_BOUND": lambda: parse_sync("bounded:10001,2"),
     "domain/tables.MAX_ADMIT_AFTER": lambda: replace(JOB, admit_afters=(256,)),
     "domain/tables.MAX_DIMENSION": lambda: replace(JOB.table, dimension=4097),

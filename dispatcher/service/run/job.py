@@ -99,6 +99,7 @@ class Job:
             settings.queued_bytes,
             start=start.samples,
             keep=checkpoints is not None,
+            source=start.source,
         )
         self.submission = Submission(spec, self.lifecycle, self.samples, checkpoints, self.end_epoch)
         self.totals = JobTotals(spec)

@@ -14,6 +14,7 @@ from esd.protos import common_pb2
 from esd.services.domain.batches import LogEntry, SampleBatch
 from esd.services.domain.errors import EsdError, FailedPrecondition, StaleEpoch, Unavailable
 from esd.services.domain.jobs import JobSpec, check_sites
+from esd.services.domain.sources import Taken
 from esd.services.wire.batches import decode_batch, encode_batch
 
 
@@ -86,8 +87,8 @@ class Submission:
         """The seconds since the driver's last call; 0 during a Submit call and after the end of the stream."""
         return 0.0 if self._submitting or self._samples.closed else time.monotonic() - self._last_seen
 
-    async def taken(self) -> int:
-        """Returns the number of samples accepted so far, at which a client continues."""
+    async def taken(self) -> Taken:
+        """Returns the number of samples accepted so far, at which a client continues, and their end in its source."""
         if self._logging is not None and not self._logging.done():  # an earlier call was cut off while it logged
             await asyncio.wait([self._logging])
         return self._samples.taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -59,6 +60,7 @@ def show_job(
     metrics.HELD_OUT_ITERATION.set(0)
     metrics.QUEUED_SAMPLES.set_function(lambda: samples.pending)
     metrics.LOGGED_SAMPLES.set_function(logged)
+    metrics.SOURCE_LAG.set_function(lambda: math.nan if samples.lag is None else samples.lag)
     metrics.DISPATCH_WINDOW.set_function(unconfirmed)
     metrics.STANDSTILL.set_function(standstill)
     metrics.PLAN_HISTORY.set_function(plan_history_bytes)

@@ -13,6 +13,7 @@ from google.protobuf.json_format import MessageToDict
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import DispatchOptions, JobSpec
 from esd.services.domain.reports import PhaseTimes, TransferCounts
+from esd.services.domain.sources import SourcePosition
 from esd.services.domain.state import Evaluation, Quality, Ranking
 from esd.services.wire.jobs import encode_job
 
@@ -41,6 +42,7 @@ class Manifest:
         job: the job's specification as JSON; see `describe_job`.
         iteration: the iteration that follows the checkpoint, which identifies it. At 0 no iteration is trained.
         samples: the number of trained samples of the stream.
+        source: the place of the next sample in the source of the stream; None: unknown.
         workers: the workers by slot; empty at iteration 0.
         planned: the totals of the plans before the checkpoint; see `JobTotals.save_planned`.
         checksums: SHA-256 of each part, by name.
@@ -65,6 +67,7 @@ class Manifest:
     size: int = 0
     cuts: tuple[int, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
+    source: SourcePosition | None = None
 
     def encode(self) -> bytes:
         """Encodes the manifest as JSON, in UTF-8."""
@@ -83,6 +86,8 @@ class Manifest:
                 raise FailedPrecondition("the checkpoint was written by another version")
             saved["cuts"] = tuple(saved.get("cuts", ()))
             saved["evaluations"] = tuple(map(_evaluation, saved.get("evaluations", ())))
+            source = saved.get("source")  # earlier versions wrote none
+            saved["source"] = None if source is None else SourcePosition(**source)
             workers = tuple(
                 SavedWorker(
                     **worker

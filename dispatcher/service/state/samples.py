@@ -6,6 +6,7 @@ from collections import deque
 
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.sources import SourcePosition, Taken
 
 
 class SampleQueue:
@@ -22,15 +23,26 @@ class SampleQueue:
         limit_bytes: the most bytes of waiting samples.
         start: the number of samples of the stream before this queue.
         keep: whether to keep the batches given to the planner.
+        source: the place of sample `start` in the source of the stream; None: unknown.
 
     Attributes:
-        taken: the number of samples of the stream accepted so far.
+        taken: the number of samples of the stream accepted so far, with the place of the next one in its source.
+        lag: messages that waited in the source behind the latest accepted batch when it was read; None: unknown.
         pending: the number of accepted samples that are not planned yet.
         pending_bytes: their bytes.
         closed: whether the stream has ended.
     """
 
-    def __init__(self, batch_size: int, limit: int, limit_bytes: int, *, start: int = 0, keep: bool = False) -> None:
+    def __init__(
+        self,
+        batch_size: int,
+        limit: int,
+        limit_bytes: int,
+        *,
+        start: int = 0,
+        keep: bool = False,
+        source: SourcePosition | None = None,
+    ) -> None:
         self._batch_size = batch_size
         self._limit = limit
         self._limit_bytes = limit_bytes
@@ -38,7 +50,9 @@ class SampleQueue:
         self._keep = keep
         self._given: deque[SampleBatch] = deque()
         self._given_from = start  # the position in the stream at which the first of `_given` begins
-        self.taken = start
+        self.taken = Taken(start, source)
+        self.lag: int | None = None
+        self._places = deque([self.taken])  # of the batches that a checkpoint may cut
         self.pending = self.pending_bytes = 0
         self.closed = False
 
@@ -66,7 +80,10 @@ class SampleQueue:
         """Adds a batch of any size."""
         if len(batch):
             self._batches.append(batch)
-        self.taken += len(batch)
+            if self._keep:
+                self._places.append(Taken(self.taken, batch.source))
+            self.lag = None if batch.source is None else batch.source.lag
+            self.taken = Taken(self.taken + len(batch), batch.source and batch.source.after(len(batch)))
         self.pending += len(batch)
         self.pending_bytes += batch.nbytes
 
@@ -91,8 +108,15 @@ class SampleQueue:
             self._given.append(batch)
         return batch
 
+    def source_at(self, position: int) -> SourcePosition | None:
+        """Returns the place of an accepted sample in the source, from the released samples on; None: unknown."""
+        begin = next((each for each in reversed(self._places) if each <= position), None)
+        return None if begin is None or begin.source is None else begin.source.after(position - begin)
+
     def release(self, position: int) -> None:
         """Forgets the batches before a position of the stream, which no recovery will need again."""
+        while len(self._places) > 1 and self._places[1] <= position:
+            self._places.popleft()
         while self._given and self._given_from + len(self._given[0]) <= position:
             self._given_from += len(self._given.popleft())
 

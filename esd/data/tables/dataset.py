@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,25 +19,24 @@ from esd.data.dataset import Dataset
 from esd.data.hashing import READER_VERSION
 from esd.data.known_files import KnownFiles
 from esd.data.paths import find_files
+from esd.data.positions import behind, numbers_of
 from esd.data.schema import Schema
-from esd.data.split import TIME, Span, split
-from esd.data.tables.columns import Mistakes, check_types, samples_of, shown, without, wrong_rows
+from esd.data.split import Span, split
+from esd.data.tables.cleaned import Cleaned, cut
+from esd.data.tables.columns import check_types
 from esd.data.tables.files import ENDINGS, Piece, pieces, recognised, sliced, whole
 from esd.data.tables.outlines import outlines_of
 from esd.data.tables.text_reader import Ragged
-from esd.data.tables.times import times_of, within
+from esd.data.tables.times import times_of
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.sources import SourcePosition
 
-_log = logging.getLogger(__name__)
-
-_LARGE = 1e6  # a value of a dense feature that is worth a warning
-_ENOUGH = 100  # samples after which one label in all of them is worth a warning
 _COLUMNS = ("ids", "dense", "labels", "lengths", "weights", "groups", "sites")  # of a SampleBatch
 
 
-class _Table:
-    """The common part of files and frames: samples, with times if the schema names their column.
+class Table:
+    """The common part of files, frames and logs: samples, with times if the schema names their column.
 
     Args:
         schema: describes the columns.
@@ -101,7 +100,7 @@ class _Table:
         return parts
 
 
-class TableDataset(_Table):
+class TableDataset(Table):
     """A `Dataset` over files of one schema, in the order of their names.
 
     Every file is looked at before the first sample: one that lacks a column, or has another type in it than the files
@@ -153,34 +152,87 @@ class TableDataset(_Table):
         return name if self._span is None else f"{name}; {self._span}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        cleaned = _Cleaned(self._schema, self._skip_bad, self._span, self._sites, labelled=self._labelled)
-        for some in self._joined(cleaned):
+        return self.open()
+
+    def open(self, place: SourcePosition | None = None) -> Iterator[SampleBatch]:
+        """See Positioned. A position is `FILE:ROW:SKIPPED`: files and rows from 0 on, and rows skipped before."""
+        if place is None:
+            return self._read(_Row(0, 0, 0))
+        return behind(self._read(_Row(*numbers_of(place.text, 3))), place)
+
+    def _read(self, place: _Row) -> Iterator[SampleBatch]:
+        cleaned = Cleaned(self._schema, self._skip_bad, self._span, self._sites, labelled=self._labelled)
+        cleaned.skipped = place.skipped
+        for begin, some in self._joined(cleaned, place):
+            done = 0
             for samples in cleaned.samples_of_files(some):
-                yield from _cut(samples, self._batch_size)
+                yield from cut(replace(samples, source=SourcePosition(str(begin), done)), self._batch_size)
+                done += len(samples)
                 self.skipped = cleaned.skipped
         cleaned.check_some(str(self._files[0]))
 
-    def _joined(self, cleaned: _Cleaned) -> Iterator[list[tuple[str, Piece]]]:
-        """Yields the pieces of all files with their files; small files with the same columns come together."""
+    def _joined(self, cleaned: Cleaned, place: _Row) -> Iterator[tuple[_Row, list[tuple[str, Piece]]]]:
+        """Yields the pieces of the files from a row on; those of small files with the same columns come together.
+
+        With each group comes its first row, and before it the rows that were skipped.
+        """
         some: list[tuple[str, Piece]] = []
-        rows = 0
-        for file in self._files:
+        begin, rows = place, 0
+        ragged: list[tuple[int, int]] = []  # file and number of rows that were skipped as they were read
+        for at in range(place.file, len(self._files)):
+            file = self._files[at]
             self._known.expect_unchanged(file)
-            ragged = cleaned.ragged(str(file))
-            for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._numbers, ragged):
+            ragged = [each for each in ragged if each[0] >= begin.file]
+            skip = _ragged_behind(cleaned, str(file), at, place.row if at == place.file else 0, ragged)
+            for piece in pieces(file, [*self._schema.categories, *cleaned.besides], self._numbers, skip):
+                if at == place.file and piece.first < place.row:
+                    piece = _from_row(piece, place.row)  # noqa: PLW2901 - the rest of it
                 if not len(piece.batch):
                     continue
                 alike = not some or piece.batch.schema.equals(some[0][1].batch.schema)
                 if some and (rows + len(piece.batch) > self._batch_size or not alike):
-                    yield some
+                    yield begin, some
                     some, rows = [], 0
+                if not some:
+                    row = piece.number(0) - 1
+                    ahead = sum(each > (at, row) for each in ragged)
+                    begin = _Row(at, row, cleaned.skipped - ahead)
                 some.append((str(file), piece))
                 rows += len(piece.batch)
                 if rows >= self._batch_size:
-                    yield some
+                    yield begin, some
                     some, rows = [], 0
         if some:
-            yield some
+            yield begin, some
+
+
+class _Row(NamedTuple):
+    """A row of the files, counted from 0 on, and how many rows were skipped before it."""
+
+    file: int
+    row: int
+    skipped: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.row}:{self.skipped}"
+
+
+def _ragged_behind(cleaned: Cleaned, source: str, file: int, row: int, seen: list[tuple[int, int]]) -> Ragged:
+    """Returns the listener for ragged rows of a file; those before `row` are skipped already."""
+
+    def ragged(number: int, wrong: str) -> None:
+        if number > row:
+            cleaned.skip(f"{source}: row {number}: {wrong}")
+            seen.append((file, number))
+
+    return ragged
+
+
+def _from_row(piece: Piece, row: int) -> Piece:
+    """Returns the part of a piece from a row of its file on."""
+    rows = np.arange(len(piece.batch)) if piece.rows is None else piece.rows
+    kept = int(np.searchsorted(rows, row - piece.first))
+    return Piece(piece.batch.slice(kept), piece.first, piece.place, rows[kept:])
 
 
 class Frame(Protocol):
@@ -190,7 +242,7 @@ class Frame(Protocol):
         """Exports the frame as a stream of Arrow batches."""
 
 
-class FrameDataset(_Table):
+class FrameDataset(Table):
     """A `Dataset` over a frame, in the order of its rows.
 
     Raises:
@@ -238,153 +290,14 @@ class FrameDataset(_Table):
         return f"frame of {samples} samples {' '.join(content.hexdigest() for content in contents.values())}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        cleaned = _Cleaned(self._schema, self._skip_bad, self._span, self._sites, labelled=self._labelled)
+        cleaned = Cleaned(self._schema, self._skip_bad, self._span, self._sites, labelled=self._labelled)
         first = 0
         for block in self._table.select([*self._schema.categories, *self._numbers, *cleaned.besides]).to_batches():
             for batch in sliced(_whole_frame(block, self._numbers)):
-                yield from _cut(cleaned.samples(Piece(batch, first), "the frame"), self._batch_size)
+                yield from cut(cleaned.samples(Piece(batch, first), "the frame"), self._batch_size)
                 self.skipped = cleaned.skipped
                 first += len(batch)
         cleaned.check_some("the frame")
-
-
-class _Cleaned:
-    """Makes samples of pieces, and leaves out as many rows that are none as may be skipped.
-
-    Args:
-        schema: of the samples.
-        skip_bad: how many rows that is.
-        span: samples of other times are left out, too; None: there are none.
-        sites: of the workers, if samples stay at theirs; else empty.
-        labelled: whether pieces have labels.
-
-    Attributes:
-        skipped: rows left out so far that were no samples.
-        besides: columns that pieces have besides those that the schema makes samples of.
-    """
-
-    def __init__(
-        self, schema: Schema, skip_bad: int, span: Span | None, sites: tuple[str, ...], *, labelled: bool
-    ) -> None:
-        self._schema = schema
-        self._columns = schema.sample_columns
-        self._labelled = labelled
-        self._skip_bad = skip_bad
-        self._span = span
-        self._sites = sites
-        self.skipped = 0
-        self._made = 0
-        self._large: set[str] = set()  # dense features that were warned of
-        self._first_labels: NDArray[np.float32] | None = None
-        self._teaches = np.zeros(len(schema.labels), bool)  # by label: whether two samples differ in it
-        self._weighed = schema.weight is None  # whether a sample had a weight
-        besides = [*(schema.sites if sites else ()), *(() if span is None else schema.times)]
-        self.besides = [each for each in dict.fromkeys(besides) if each not in schema.columns]
-
-    def samples(self, piece: Piece, source: str) -> SampleBatch:
-        """Returns the samples of a piece.
-
-        Raises:
-            InvalidArgument: more rows than may be skipped are no samples; names file, row and column.
-        """
-        untimed: list[Mistakes] = []
-        if self._span is not None and self._schema.time is not None:
-            piece, absent = within(piece, self._schema.time, self._span, self._schema.time_unit)
-            untimed = [Mistakes(self._schema.time, absent, TIME)] if absent.any() else []
-        try:
-            samples, mistakes = samples_of(piece.batch, self._schema, labelled=self._labelled, sites=self._sites)
-        except pa.ArrowException as error:  # such as a time zone that is not known here
-            raise InvalidArgument(f"{source}: {error}") from error
-        samples = samples.named(self._columns)
-        mistakes += untimed
-        if mistakes:
-            for row, mistake in wrong_rows(mistakes):
-                self._skip(_described(piece, source, row, mistake))
-            samples = without(samples, mistakes)
-        return self._noted(samples)
-
-    def _noted(self, samples: SampleBatch) -> SampleBatch:
-        self._made += len(samples)
-        self._warn_of_large(samples)
-        if self._labelled and len(samples):
-            self._note_labels(samples)
-        return samples
-
-    def samples_of_files(self, some: Sequence[tuple[str, Piece]]) -> Iterator[SampleBatch]:
-        """Yields the samples of pieces of files. Pieces of right rows alone are made samples of together.
-
-        Raises:
-            InvalidArgument: more rows than may be skipped are no samples; names file, row and column.
-        """
-        if len(some) > 1 and self._span is None:
-            batches = [piece.batch for _, piece in some]
-            (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-            samples, mistakes = samples_of(joined, self._schema, labelled=self._labelled, sites=self._sites)
-            if not mistakes:
-                yield self._noted(samples.named(self._columns))
-                return
-        for file, piece in some:
-            yield self.samples(piece, file)
-
-    def check_some(self, source: str) -> None:
-        """Warns at the end of samples from which nothing is learned.
-
-        Raises:
-            InvalidArgument: all rows were skipped.
-        """
-        if self.skipped and not self._made and self._span is None:
-            raise InvalidArgument(f"{source}: no row is a sample, all {self.skipped:,} were skipped (--skip-bad)")
-        if self._first_labels is None or self._made < _ENOUGH:
-            return
-        for name, value, teaches in zip(self._schema.labels, self._first_labels, self._teaches, strict=True):
-            if not teaches:
-                _log.warning("label %r is %g in all %d samples: there is nothing to learn", name, value, self._made)
-        if not self._weighed:
-            _log.warning("weight %r is 0 in all %d samples: nothing is learned", self._schema.weight, self._made)
-
-    def _note_labels(self, samples: SampleBatch) -> None:
-        labels = samples.labels.reshape(len(samples), -1)
-        if self._first_labels is None:
-            self._first_labels = labels[0].copy()
-        self._teaches |= (labels != self._first_labels).any(axis=0)
-        self._weighed = self._weighed or samples.weights is None or bool(samples.weights.any())
-
-    def _warn_of_large(self, samples: SampleBatch) -> None:
-        if not samples.dense.size:
-            return
-        most = np.abs(samples.dense).max(axis=0)
-        for at in np.flatnonzero(most > _LARGE):
-            name = self._columns.dense[at]
-            if name not in self._large:
-                self._large.add(name)
-                _log.warning(
-                    "dense feature %r has values up to %.3g: a model hardly learns from numbers far from 1; scale "
-                    "them, or name the column in `log` of the schema", name, most[at],
-                )  # fmt: skip
-
-    def ragged(self, source: str) -> Ragged:
-        """Returns the listener for rows of a file that have more or fewer values than its header."""
-        return lambda number, wrong: self._skip(f"{source}: row {number}: {wrong}")
-
-    def _skip(self, message: str) -> None:
-        if self.skipped == self._skip_bad:
-            allowed = f"--skip-bad {self._skip_bad} allows no more" if self._skip_bad else "--skip-bad N skips it"
-            allowed += "" if self._skip_bad else "; esd.read: skip_bad=N"
-            raise InvalidArgument(f"{message} ({allowed})")
-        if self.skipped == 0:
-            _log.warning("skipping a row that is no sample, further ones are only counted: %s", message)
-        self.skipped += 1
-
-
-def _described(piece: Piece, source: str, row: int, mistake: Mistakes) -> str:
-    found = shown(piece.batch.column(mistake.column)[row])
-    place = f"{source}: row {piece.number(row)}{piece.place}: column {mistake.column!r}"
-    return f"{place}: expected {mistake.expected}, found {found}"
-
-
-def _cut(samples: SampleBatch, size: int) -> Iterable[SampleBatch]:
-    for start in range(0, len(samples), size):
-        yield samples[start : start + size]
 
 
 def _present_times(column: pa.Array, schema: Schema) -> NDArray[np.int64]:

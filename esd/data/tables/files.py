@@ -57,16 +57,22 @@ class Piece:
         first: how many rows of the file come before them.
         place: their part of the file, if it has parts: `row group 3`.
         rows: where among the rows of the file from `first` on each one stands, int64 [n]; None: they follow each other.
+        names: of each row; None: it has a number.
     """
 
     batch: pa.RecordBatch
     first: int
     place: str = ""
     rows: NDArray[np.int64] | None = None
+    names: Sequence[str] | None = None
 
     def number(self, row: int) -> int:
         """Returns the number of a row in its file, from 1 on."""
         return self.first + 1 + (row if self.rows is None else int(self.rows[row]))
+
+    def named(self, row: int) -> str:
+        """Names a row for people."""
+        return f"row {self.number(row)}{self.place}" if self.names is None else self.names[row]
 
 
 @dataclass(frozen=True, slots=True)
