@@ -20,7 +20,7 @@ class LogAddress:
     Attributes:
         scheme: the kind of log.
         server: `host:port`.
-        user: with whom the server is asked; empty: without a name.
+        user: name of the reader for the server; empty: none.
         name: of the log on its server.
         first: where reading begins, as the kind of log writes it; empty: at the oldest message.
         until: where it ends, the first message that is not read; empty: never.

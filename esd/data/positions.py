@@ -22,7 +22,7 @@ class Positioned(Protocol):
 
         Raises:
             InvalidArgument: no such data set has written the place.
-            FailedPrecondition: the source no longer has what stood there.
+            FailedPrecondition: the source no longer has the samples from there on.
         """
         ...
 

@@ -59,7 +59,7 @@ class TrainingStream:
         """Reads the samples behind those that a job has taken; a source with positions is opened there.
 
         Raises:
-            FailedPrecondition: there are not even so many samples, or their source has dropped what follows them.
+            FailedPrecondition: there are not even so many samples, or their source has dropped the next ones.
         """
         if taken.source is None or not isinstance(self.dataset, Positioned):
             return without_first(self, taken)

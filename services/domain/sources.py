@@ -15,8 +15,8 @@ _MOST_BEHIND = 2**63 - 1
 class SourcePosition:
     """The place of a sample in its source.
 
-    A source that is opened at `text` yields the samples of the batch that began there, in the same order; what follows
-    them may be other samples than before, as the messages of several partitions come in another order.
+    A source that is opened at `text` yields the samples of the batch that began there, in the same order; the samples
+    after them may be others than before, as the messages of several partitions come in another order.
 
     Attributes:
         text: a position, as the source itself writes and reads it.
@@ -31,7 +31,7 @@ class SourcePosition:
     def __post_init__(self) -> None:
         """Checks the bounds of the wire."""
         if len(self.text) > MAX_POSITION:
-            raise InvalidArgument(f"a position of a source has {len(self.text):,} characters, at most {MAX_POSITION:,}")
+            raise InvalidArgument(f"a position of a source has {len(self.text):,} characters, at most {MAX_POSITION}")
         if not 0 <= self.behind <= _MOST_BEHIND:
             raise InvalidArgument(f"a sample is {self.behind} behind its position, it must be 0 to {_MOST_BEHIND}")
 

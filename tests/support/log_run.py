@@ -57,9 +57,9 @@ async def log_run(broker: RedisServer, place: Path, strike: Strike | None = None
     """Trains clicks that a producer adds meanwhile.
 
     Args:
-        broker: where it adds them; what there is goes.
+        broker: where it adds them; its earlier keys are deleted.
         place: an empty folder.
-        strike: what happens on the way.
+        strike: the kill on the way.
 
     Raises:
         TimeoutError: the run hangs.

@@ -45,7 +45,7 @@ class MessageReader:
         self._known: pa.Schema | None = None  # of an Arrow message whose types were checked
 
     def pieces(self, messages: Iterable[Message]) -> Iterator[Piece]:
-        """Yields the rows of messages, in order; those of JSON objects come together.
+        """Yields the rows of messages, in order; JSON objects in a row come together.
 
         Raises:
             InvalidArgument: a message is malformed, and no more may be skipped.

@@ -141,7 +141,7 @@ class Cleaned:
         """Leaves a row out that is no sample.
 
         Raises:
-            InvalidArgument: no more rows may be skipped; the message says what is wrong with the row.
+            InvalidArgument: no more rows may be skipped; it has the message.
         """
         if self.skipped == self._skip_bad:
             allowed = f"--skip-bad {self._skip_bad} allows no more" if self._skip_bad else "--skip-bad N skips it"

@@ -172,7 +172,7 @@ class TableDataset(Table):
         cleaned.check_some(str(self._files[0]))
 
     def _joined(self, cleaned: Cleaned, place: _Row) -> Iterator[tuple[_Row, list[tuple[str, Piece]]]]:
-        """Yields the pieces of the files from a row on; those of small files with the same columns come together.
+        """Yields the pieces of the files from a row on; small files with the same columns come together.
 
         With each group comes its first row, and before it the rows that were skipped.
         """

@@ -63,7 +63,7 @@ def test_a_place_of_something_else_is_refused(folder: Path) -> None:
         stream.open(SourcePosition("1732600000000-0:0"))
     with pytest.raises(FailedPrecondition, match=r"ends 922 samples before 0:0:0 \+ 1,000 samples"):
         list(stream.open(SourcePosition("0:0:0", 1000)))
-    with pytest.raises(InvalidArgument, match="has 65,537 characters, at most 65,536"):
+    with pytest.raises(InvalidArgument, match="has 65,537 characters, at most 65536"):
         SourcePosition("x" * (MAX_POSITION + 1))
     with pytest.raises(InvalidArgument, match="a sample is -1 behind its position"):
         SourcePosition("0:0:0", -1)
