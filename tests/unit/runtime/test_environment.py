@@ -149,6 +149,12 @@ def test_every_variable_that_the_code_reads_is_in_the_table() -> None:
     assert read <= listed
 
 
+def test_a_file_without_the_password_of_a_log_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESD_SOURCE_PASSWORD_FILE", str(tmp_path / "none"))
+    with pytest.raises(InvalidArgument, match=r"ESD_SOURCE_PASSWORD_FILE=.*none: the file holds no password"):
+        esd.read("redis+stream://127.0.0.1:9/clicks", esd.Schema(label="clicked", ids=("user",)))
+
+
 def test_every_variable_of_the_table_is_tested() -> None:
     tests = "".join((ROOT / path).read_text() for path in TESTED_IN) + Path(__file__).read_text()
     untested = [name for each in VARIABLES for name in each.names if not re.search(rf"\b{name.rstrip('*')}", tests)]
