@@ -1,4 +1,4 @@
-# make setup | demo | test | gpu | recovery | e2e | chaos | lint | protos | services | chart | docs | site | figures | figures-check | help
+# make setup | demo | test | gpu | recovery | e2e | kubernetes | chaos | lint | protos | services | chart | docs | site | figures | figures-check | help
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ NATIVE := CMakeLists.txt $(shell find native -type f)
 # Modules are compiled once, also where the environment asks for none to be kept: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test pytest gpu recovery e2e chaos lint protos services chart docs site figures figures-check
+.PHONY: help setup demo test pytest gpu recovery e2e kubernetes chaos lint protos services chart docs site figures figures-check
 
 help:
 	@echo "make setup    environment in $(VENV), command at $(VENV)/bin/esd"
@@ -17,6 +17,7 @@ help:
 	@echo "make gpu      the tests that need a GPU; says what it did not find"
 	@echo "make recovery whole runs in which processes are killed, restarted and fail over"
 	@echo "make e2e      the whole system in containers, on a real engine"
+	@echo "make kubernetes  installs the chart on a real Kubernetes, which is built once from Debian's source; needs root"
 	@echo "make chaos    kills processes and cuts links of 30 real runs and compares the models; at most 15 minutes"
 	@echo "make lint     ruff, mypy, import rules, clang-format, buf"
 	@echo "make protos   regenerates the code in protos/"
@@ -67,7 +68,10 @@ recovery: setup
 
 e2e: setup
 	scripts/debian-packages docker.io docker-compose debootstrap iproute2
-	scripts/e2e $(VENV)/bin/python
+	scripts/e2e $(VENV)/bin/python tests/e2e
+
+kubernetes: setup
+	scripts/kubernetes $(VENV)/bin/python
 
 chaos: setup
 	scripts/debian-packages redis-server
