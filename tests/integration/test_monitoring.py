@@ -24,6 +24,7 @@ from esd.run.stream import TrainingStream, first_samples, training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS
+from esd.services.domain.sources import SourcePosition
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
 from esd.services.runtime.metrics import REGISTRY
@@ -67,11 +68,12 @@ class Monitored:
 
 
 class GroupedStream(TrainingStream):
-    """The samples of a run, in groups by the id of their first field, so that there is a GAUC to watch."""
+    """The samples of a run as of a log, in groups by the id of their first field, so that there is a GAUC to watch."""
 
     def __iter__(self) -> Iterator[SampleBatch]:
-        for batch in super().__iter__():
-            yield replace(batch, groups=batch.ids.reshape(len(batch), -1)[:, 0])
+        for number, batch in enumerate(super().__iter__()):
+            groups = batch.ids.reshape(len(batch), -1)[:, 0]
+            yield replace(batch, groups=groups, source=SourcePosition(str(number), lag=7))
 
 
 @pytest.fixture(scope="module")
