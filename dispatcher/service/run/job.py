@@ -280,7 +280,7 @@ class Job:
     def resume_finished(self, done: Manifest, progress: bytes | None) -> None:
         """Shows a job that an earlier dispatcher has finished, with the progress that it saved, if any."""
         self.workers.fill_with(done.iteration, done.workers)
-        self.totals.rewind_to(done.planned or {}, progress, self.spec.workers)
+        self.totals.show_finished(done.planned or {}, progress, len(done.workers))
         everyone = WorkerSet.all_of(len(done.workers))
         self.epoch = Epoch(0, done.iteration, everyone, PlanLog(everyone, done.iteration))
         self.lifecycle.advance(JobPhase.FINISHED)

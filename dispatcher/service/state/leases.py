@@ -183,7 +183,11 @@ class Workers:
             worker.rewind_to(iteration, saved[worker.slot] if saved else None)
 
     def fill_with(self, iteration: int, saved: Sequence[SavedWorker]) -> None:
-        """Fills the slots with the workers of a finished job, for display; none of them is expected to come back."""
+        """Has the workers of a finished job in the slots, for display; none of them is expected to come back.
+
+        They may be more or fewer than a job asks for that is created with the same table afterwards.
+        """
+        self._slots = [None] * len(saved)
         for slot, known in enumerate(saved):
             away = Registration(known.name, known.bandwidth, known.cache_rows, "away", "away")
             worker = self._slots[slot] = WorkerRecord(away, slot, secrets.token_hex(8), "nobody")

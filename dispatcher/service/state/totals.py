@@ -252,6 +252,15 @@ class JobTotals:
         if self._first_plan is None:  # an earlier dispatcher planned these iterations
             self._seconds_before = planned.get("training_seconds", 0.0)
 
+    def show_finished(self, planned: dict[str, float], progress: bytes | None, workers: int) -> None:
+        """Restores the totals of a finished job; arguments as in rewind_to.
+
+        It may have had another number of workers than the job that asks, and none of them has samples any more.
+        """
+        self.rewind_to(planned, progress, workers)
+        self.workloads, self.held_back = np.zeros((2, workers), np.int32)
+        self.worker_lookups, self.worker_hits = np.zeros((2, workers), np.int64)
+
     def decision_seconds(self, *quantiles: float) -> list[float]:
         """Returns quantiles of the latest 4096 decision times; 0 before the first."""
         known = self._decision_seconds[: self._planned]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.domain.errors import FailedPrecondition
-from esd.services.domain.jobs import JobSpec
+from esd.services.domain.jobs import JobSpec, equal_workloads
 from esd.services.domain.state import JobPhase
 from tests.support.server_client import ServerClient
 from tests.support.simple_clients import Dispatcher, job_with, run_to_the_end, samples, state_when
@@ -69,3 +70,21 @@ async def test_the_next_dispatcher_finishes_what_the_last_one_could_not(
     await second.client.create_job(job)
     await state_when(second.client, lambda state: state.phase is JobPhase.FINISHED)
     assert await finished(job) == [True, True]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+async def test_a_finished_job_is_reported_to_one_that_asks_for_other_workers(
+    workers: int, start_dispatcher: Callable[..., Awaitable[Dispatcher]], shards: tuple[str, ...]
+) -> None:
+    """A release of the chart that is rolled back asks so: its driver is started with the workers of an earlier run."""
+    job = job_with(parameter_servers=shards, checkpoint_every=2, workers=2, batch_size=12)
+    first = await start_dispatcher()
+    await run_to_the_end(first, job, [samples(48)])
+    ended = await state_when(first.client, lambda state: state.phase is JobPhase.FINISHED)
+    await first.stop()
+
+    second = await start_dispatcher()
+    await second.client.create_job(replace(job, workers=workers, workloads=equal_workloads(12, workers)))
+    shown = await state_when(second.client, lambda state: state.phase is JobPhase.FINISHED)
+    assert [each.worker for each in shown.workers] == [each.worker for each in ended.workers]
+    assert shown.iterations_confirmed == ended.iterations_confirmed
