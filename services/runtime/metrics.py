@@ -247,7 +247,6 @@ LOGGED_SAMPLES = Gauge(
     "More than two checkpoint intervals' worth: checkpoints fail; the dispatcher's log has the cause.",
     registry=REGISTRY,
 )
-
 SOURCE_LAG = Gauge(
     "esd_source_lag_messages",
     "Messages that waited in the log, a stream of Redis or Valkey, behind the latest samples taken from it. NaN: the "
