@@ -21,7 +21,7 @@ from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS, PHASES, IterationReport, TransferCounts
 from esd.services.domain.state import Evaluation, JobPhase, Quality
 from esd.services.domain.sync import FlushedAhead, Staleness
-from esd.services.runtime import metrics
+from esd.services.runtime import metrics, quality_metrics
 
 
 def show_job(
@@ -53,11 +53,11 @@ def show_job(
     metrics.HEARTBEAT_AGE.clear()
     _child(metrics.REFUSED_MESSAGES, "FAILED_PRECONDITION")  # a series at 0, since a rate needs a start
     metrics.LEASE.set(lease_seconds)
-    _show_figures(metrics.TRAINED, labels, lambda label: totals.progress.figures().lifetime_of(label))
-    _show_figures(metrics.RECENT, labels, lambda label: totals.progress.figures().recent_of(label))
-    for gauge in metrics.HELD_OUT.values():
+    _show_figures(quality_metrics.TRAINED, labels, lambda label: totals.progress.figures().lifetime_of(label))
+    _show_figures(quality_metrics.RECENT, labels, lambda label: totals.progress.figures().recent_of(label))
+    for gauge in quality_metrics.HELD_OUT.values():
         gauge.clear()
-    metrics.HELD_OUT_ITERATION.set(0)
+    quality_metrics.HELD_OUT_ITERATION.set(0)
     metrics.QUEUED_SAMPLES.set_function(lambda: samples.pending)
     metrics.LOGGED_SAMPLES.set_function(logged)
     metrics.SOURCE_LAG.set_function(lambda: math.nan if samples.lag is None else samples.lag)
@@ -178,9 +178,9 @@ def moved(slot: int, transfers: TransferCounts) -> None:
 def evaluated(labels: Sequence[str], evaluation: Evaluation) -> None:
     """Shows the quality of the model on held-out samples, label by label."""
     for label, quality in zip(labels, evaluation.labels, strict=True):
-        for figure, gauge in metrics.HELD_OUT.items():
+        for figure, gauge in quality_metrics.HELD_OUT.items():
             gauge.labels(label).set(getattr(quality, figure))
-    metrics.HELD_OUT_ITERATION.set(evaluation.iteration)
+    quality_metrics.HELD_OUT_ITERATION.set(evaluation.iteration)
 
 
 def late(slot: int) -> None:
@@ -216,7 +216,9 @@ def _moved_by(slot: int) -> Sequence[Any]:
     ]
 
 
-def _show_figures(gauges: metrics.FigureGauges, labels: Sequence[str], quality_of: Callable[[int], Quality]) -> None:
+def _show_figures(
+    gauges: quality_metrics.FigureGauges, labels: Sequence[str], quality_of: Callable[[int], Quality]
+) -> None:
     """Makes each gauge read its figure at a scrape, label by label."""
     for figure, gauge in gauges.items():
         gauge.clear()
