@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -33,8 +32,3 @@ def release(cluster: Kubernetes, request: pytest.FixtureRequest) -> Iterator[Rel
     namespace = request.node.name.replace("_", "-")[:60].rstrip("-")
     with Release.in_namespace(cluster, namespace) as made:
         yield made
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "model"
