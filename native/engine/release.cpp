@@ -33,7 +33,10 @@ void Engine::recall_trainings() {
   constexpr std::size_t kAhead = 24;
   PreparedBatch& batch = state_.batch;
   for (std::size_t x = 0; x < batch.distinct(); ++x) {
-    if (x + kAhead < batch.distinct() && batch.states[x + kAhead].version == 0) memory_.prefetch(batch.ids[x + kAhead]);
+    if (x + kAhead < batch.distinct() && batch.states[x + kAhead].version == 0) {
+      memory_.prefetch(batch.ids[x + kAhead]);
+      state_.index.prefetch(batch.row_numbers[x + kAhead]);
+    }
     RowState& row = batch.states[x];
     if (row.version > 0) continue;
     row.trainings = memory_.recall(row.id);

@@ -45,7 +45,7 @@ unsigned equal_bytes(const void* bytes, std::uint8_t tag) {
 
 StateIndex::StateIndex() : segments_(std::size_t{1} << kSegmentBits) {}
 
-// The bytes behind the tags never match: the size is below 0x80, and the unused ones are 0.
+// The bytes behind the tags never match: the size and the rows that passed are below 0x80, and the unused ones are 0.
 unsigned StateIndex::matches(const Bucket& bucket, std::uint8_t tag) { return equal_bytes(&bucket, tag); }
 
 const StateIndex::Bucket* StateIndex::first_bucket(std::uint64_t hash) const {
@@ -53,43 +53,45 @@ const StateIndex::Bucket* StateIndex::first_bucket(std::uint64_t hash) const {
   return segment.bucket_count ? &segment.buckets[bucket_of(hash, segment.bucket_count)] : nullptr;
 }
 
-RowNumber StateIndex::find(std::uint64_t id) const {
-  const std::uint64_t hash = mix64(id);
+RowNumber StateIndex::find(std::uint64_t id) const { return find(id, mix64(id)); }
+
+RowNumber StateIndex::find(std::uint64_t id, std::uint64_t hash) const {
   const Segment& segment = segments_[hash >> (64 - kSegmentBits)];
-  if (segment.bucket_count == 0) return kNoRow;
   const std::uint8_t tag = tag_of(hash);
-  for (std::uint32_t b = bucket_of(hash, segment.bucket_count);; b = next_bucket(b, segment.bucket_count)) {
+  std::uint32_t b = bucket_of(hash, segment.bucket_count);
+  for (std::uint32_t left = segment.bucket_count; left > 0; --left, b = next_bucket(b, segment.bucket_count)) {
     const Bucket& bucket = segment.buckets[b];
     for (unsigned found = matches(bucket, tag); found; found &= found - 1) {
       const RowNumber row = bucket.rows[__builtin_ctz(found)];
-      if (holds(row, id)) return row;
+      if ((*this)[row].id == id) return row;
     }
-    if (bucket.size < kBucketRows) return kNoRow;
+    if (bucket.passed == 0) break;
   }
+  return kNoRow;
 }
 
 RowNumber StateIndex::find_or_add(std::uint64_t id) { return find_or_add(id, mix64(id)); }
 
 RowNumber StateIndex::find_or_add(std::uint64_t id, std::uint64_t hash) {
+  const RowNumber found = find(id, hash);
+  if (found != kNoRow) return found;
   const std::size_t segment_number = hash >> (64 - kSegmentBits);
   Segment& segment = segments_[segment_number];
   if ((segment.size + 1) * 5 > segment.bucket_count * kBucketRows * 4) grow(segment_number);
+  const RowNumber row = append(id);
+  add(segment.buckets.get(), segment.bucket_count, hash, row);
+  ++segment.size;
+  return row;
+}
 
-  const std::uint8_t tag = tag_of(hash);
-  for (std::uint32_t b = bucket_of(hash, segment.bucket_count);; b = next_bucket(b, segment.bucket_count)) {
-    Bucket& bucket = segment.buckets[b];
-    for (unsigned found = matches(bucket, tag); found; found &= found - 1) {
-      const RowNumber row = bucket.rows[__builtin_ctz(found)];
-      if ((*this)[row].id == id) return row;
-    }
-    if (bucket.size < kBucketRows) {
-      const RowNumber row = append(id);
-      bucket.tags[bucket.size] = tag;
-      bucket.rows[bucket.size++] = row;
-      ++segment.size;
-      return row;
-    }
+// Puts a row that is not there into the first bucket with room; there is one, at any load that `grow` leaves.
+void StateIndex::add(Bucket* buckets, std::uint32_t count, std::uint64_t hash, RowNumber row) {
+  std::uint32_t b = bucket_of(hash, count);
+  for (; buckets[b].size == kBucketRows; b = next_bucket(b, count)) {
+    if (buckets[b].passed < kManyPassed) ++buckets[b].passed;
   }
+  buckets[b].tags[buckets[b].size] = tag_of(hash);
+  buckets[b].rows[buckets[b].size++] = row;
 }
 
 // There are three stages, some ids apart, so that what each stage reads has been fetched: the bucket, the row that it
@@ -156,51 +158,21 @@ void StateIndex::forget(RowNumber number) {
   const std::uint64_t hash = mix64(row.id);
   Segment& segment = segments_[hash >> (64 - kSegmentBits)];
   for (std::uint32_t b = bucket_of(hash, segment.bucket_count);; b = next_bucket(b, segment.bucket_count)) {
-    const Bucket& bucket = segment.buckets[b];
-    const auto* const end = bucket.rows + bucket.size;
-    const auto* const found = std::find(bucket.rows, end, number);
-    if (found == end) continue;
-    close_gap(segment, b, static_cast<unsigned>(found - bucket.rows));
+    Bucket& bucket = segment.buckets[b];
+    const auto found = std::find(bucket.rows, bucket.rows + bucket.size, number) - bucket.rows;
+    if (found == bucket.size) {  // the row passed
+      if (bucket.passed < kManyPassed) --bucket.passed;
+      continue;
+    }
+    --bucket.size;
+    bucket.tags[found] = bucket.tags[bucket.size];
+    bucket.rows[found] = bucket.rows[bucket.size];
+    bucket.tags[bucket.size] = 0;
     break;
   }
   --segment.size;
   row = {0, {}, 0, kClean, 0, 0, kUnused, 0, 0, 0};
   unused_.push_back(number);
-}
-
-// A look-up goes past full buckets only. So where a bucket was full, a row that lies past it for that reason moves into
-// the gap.
-void StateIndex::close_gap(const Segment& segment, std::uint32_t b, unsigned position) {
-  const std::uint32_t count = segment.bucket_count;
-  const auto distance = [count](std::uint32_t from, std::uint32_t to) {
-    return to >= from ? to - from : to + count - from;
-  };
-  for (;;) {
-    Bucket& bucket = segment.buckets[b];
-    const bool was_full = bucket.size == kBucketRows;
-    const unsigned last = --bucket.size;
-    bucket.tags[position] = bucket.tags[last];
-    bucket.rows[position] = bucket.rows[last];
-    bucket.tags[last] = 0;
-    if (!was_full) return;
-
-    std::uint32_t from = b;
-    for (bool found = false; !found;) {
-      const bool passed = from == b || segment.buckets[from].size == kBucketRows;
-      from = next_bucket(from, count);
-      if (!passed || from == b) return;
-      const Bucket& other = segment.buckets[from];
-      for (position = 0; position < other.size && !found; ++position) {
-        const std::uint32_t home = bucket_of(mix64((*this)[other.rows[position]].id), count);
-        found = distance(home, from) >= distance(b, from);
-      }
-    }
-    --position;
-    bucket.tags[last] = segment.buckets[from].tags[position];
-    bucket.rows[last] = segment.buckets[from].rows[position];
-    ++bucket.size;
-    b = from;
-  }
 }
 
 RowNumber StateIndex::append(std::uint64_t id) {
@@ -218,6 +190,7 @@ RowNumber StateIndex::next_number() {
   if (!unused_.empty()) {
     const RowNumber number = unused_.back();
     unused_.pop_back();
+    if (unused_.size() >= kStage) prefetch(unused_[unused_.size() - kStage]);
     return number;
   }
   if (size_ == kNoRow) throw std::length_error("the state index is full: 2^32 - 1 ids");
@@ -243,11 +216,7 @@ void StateIndex::grow(std::size_t segment_number) {
   for (std::uint32_t b = 0; b < segment.bucket_count; ++b) {
     for (std::uint8_t i = 0; i < segment.buckets[b].size; ++i) {
       const RowNumber row = segment.buckets[b].rows[i];
-      const std::uint64_t hash = mix64((*this)[row].id);
-      std::uint32_t to = bucket_of(hash, bucket_count);
-      while (buckets[to].size == kBucketRows) to = next_bucket(to, bucket_count);
-      buckets[to].tags[buckets[to].size] = tag_of(hash);
-      buckets[to].rows[buckets[to].size++] = row;
+      add(buckets.get(), bucket_count, mix64((*this)[row].id), row);
     }
   }
   table_bytes_ += (bucket_count - segment.bucket_count) * sizeof(Bucket);

@@ -4,10 +4,11 @@
 // number of a row that has left is given to another one. A hash table finds the number of an id. Its buckets are cache
 // lines,
 //
-//   byte 0               12     13       16                              64
-//        | 12 tags of 8  | size | unused | 12 row numbers of 32 bits      |
+//   byte 0               12     13       14       16                     64
+//        | 12 tags of 8  | size | passed | unused | 12 row numbers of 32 |   bits
 //
-// and it is cut into segments that grow independently, each at a load of its own: a growth moves some thousand numbers,
+// A row that finds its bucket full goes to the next one, and the bucket counts the rows that have passed it. A look-up
+// ends where none has. The table is cut into segments that grow independently, each at a load of its own: a growth moves some thousand numbers,
 // and growths are spread evenly over time, so that no insertion stalls. An id takes about 41 bytes, 32 of them its
 // state.
 #pragma once
@@ -89,11 +90,13 @@ class StateIndex {
   static constexpr RowNumber kPageRows = 1u << kPageBits;  // 2 MiB, one huge page
   static constexpr unsigned kSegmentBits = 12;
   static constexpr unsigned kBucketRows = 12;
+  static constexpr std::uint8_t kManyPassed = 127;
 
   struct alignas(64) Bucket {
     std::uint8_t tags[kBucketRows];  // bits of the hash, the top bit always set; filled from the front
     std::uint8_t size;
-    std::uint8_t unused[3];
+    std::uint8_t passed;  // rows that went on to the next bucket; kManyPassed: it has been so many, and is not counted
+    std::uint8_t unused[2];
     RowNumber rows[kBucketRows];
   };
   static_assert(sizeof(Bucket) == 64);
@@ -105,7 +108,9 @@ class StateIndex {
   };
 
   static unsigned matches(const Bucket& bucket, std::uint8_t tag);
+  static void add(Bucket* buckets, std::uint32_t count, std::uint64_t hash, RowNumber row);
   const Bucket* first_bucket(std::uint64_t hash) const;  // nullptr when its segment is empty
+  RowNumber find(std::uint64_t id, std::uint64_t hash) const;
   RowNumber find_or_add(std::uint64_t id, std::uint64_t hash);
   bool holds(RowNumber row, std::uint64_t id) const {
     return (*this)[row].id == id && (*this)[row].location != kUnused;
@@ -120,7 +125,6 @@ class StateIndex {
   }
   RowNumber append(std::uint64_t id);
   RowNumber next_number();
-  void close_gap(const Segment& segment, std::uint32_t bucket, unsigned position);
   void grow(std::size_t segment_number);
 
   std::vector<Page> pages_;
