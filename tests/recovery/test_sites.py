@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +12,19 @@ import numpy as np
 import pytest
 
 from esd.run.cluster import LocalServices
+from esd.run.driver import drive
+from esd.run.events import on_progress
+from esd.run.export import export_model
 from esd.run.options import RunOptions
-from esd.run.stream import first_samples, global_batches
+from esd.run.stream import first_samples, global_batches, training_stream
 from esd.services.clients.dispatcher import DispatcherClient
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.errors import EsdError
 from esd.services.domain.sites import site_key
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
 from esd.services.domain.watched import MoveReason
+from esd.services.runtime.security import PLAINTEXT
 from tests.recovery.kills import OPTIONS, Killer, dispatcher, interrupted_run, parameter_server, worker
 from tests.support import training
 from tests.support.models import assert_trained
@@ -109,3 +116,48 @@ def test_a_killed_process_leaves_the_model_of_one_process(options, tmp_path, vic
     assert kill.killed
     assert result["iterations"] == OPTIONS.iterations
     assert_model_of_one_process(options, tmp_path)
+
+
+@asynccontextmanager
+async def cluster_at_sites(options: RunOptions, logs: Path) -> AsyncIterator[LocalServices]:
+    """Services of which none is started again."""
+    async with LocalServices(
+        worker_links=options.bandwidths(), worker_sites=options.worker_sites(), cache_rows=[130] * options.workers,
+        logs=logs, rejoin_seconds=1.0,
+    ) as cluster:  # fmt: skip
+        yield cluster
+
+
+async def driven(options: RunOptions, cluster: LocalServices, kill: Killer, path: Path) -> JobState:
+    """The last state of a job from which a worker is taken when it has a checkpoint, and has trained further."""
+    stream = training_stream(options)
+    job = options.job(
+        features=stream.dataset.features,
+        labels=stream.dataset.labels,
+        dense_features=stream.dataset.dense_features,
+        parameter_servers=(cluster.parameter_servers[0].address,),
+    )
+    async with AsyncDispatcherClient(cluster.dispatcher.address) as client:
+        state = await drive(client, job, stream, on_progress(lambda state: kill(cluster, state)))
+        await export_model(job, path / "model", PLAINTEXT, graphs=False)
+    return state
+
+
+async def test_the_samples_of_a_lost_worker_go_to_the_others_of_its_site(options, tmp_path):
+    kill = Killer(worker, iteration=30)
+    async with cluster_at_sites(options, tmp_path) as cluster:
+        state = await driven(options, cluster, kill, tmp_path)
+    assert kill.killed == "worker-1"
+    assert [each.slot for each in state.workers] == [0, 2, 3]
+    assert_model_of_one_process(options, tmp_path)
+
+
+async def test_a_site_without_workers_ends_the_run_by_its_name(options, tmp_path, monkeypatch):
+    """Nobody else may train its samples: to go on without them would be to lose them."""
+    monkeypatch.setenv("ESD_DISPATCHER_JOIN_SECONDS", "15")
+    alone = replace(options, workers=3, links="20m,20m,10m", sites="south,north,south")
+    kill = Killer(worker, iteration=30)
+    async with cluster_at_sites(alone, tmp_path) as cluster:
+        with pytest.raises(EsdError, match="no worker of site 'north' came back within 15 s, and its samples are"):
+            await driven(alone, cluster, kill, tmp_path)
+    assert kill.killed == "worker-1"
