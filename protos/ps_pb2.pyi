@@ -118,7 +118,7 @@ class ExchangeRequest(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., table: _Optional[str] = ..., epoch: _Optional[int] = ..., rows: _Optional[_Union[RowBlock, _Mapping]] = ..., gradients: _Optional[_Union[GradientBlock, _Mapping]] = ..., pulls: _Optional[_Union[PullBlock, _Mapping]] = ..., wait_ms: _Optional[int] = ..., trace_parent: _Optional[str] = ...) -> None: ...
 
 class ExchangeResponse(_message.Message):
-    __slots__ = ("sequence", "stored", "newly_stored", "already_known", "positions", "rows", "refusal", "done", "credit")
+    __slots__ = ("sequence", "stored", "newly_stored", "already_known", "positions", "rows", "refusal", "done", "credit", "initial")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STORED_FIELD_NUMBER: _ClassVar[int]
     NEWLY_STORED_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +128,7 @@ class ExchangeResponse(_message.Message):
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     stored: bool
     newly_stored: int
@@ -137,7 +138,8 @@ class ExchangeResponse(_message.Message):
     refusal: _common_pb2.Refusal
     done: bool
     credit: Credit
-    def __init__(self, sequence: _Optional[int] = ..., stored: _Optional[bool] = ..., newly_stored: _Optional[int] = ..., already_known: _Optional[int] = ..., positions: _Optional[bytes] = ..., rows: _Optional[bytes] = ..., refusal: _Optional[_Union[_common_pb2.Refusal, _Mapping]] = ..., done: _Optional[bool] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
+    initial: bytes
+    def __init__(self, sequence: _Optional[int] = ..., stored: _Optional[bool] = ..., newly_stored: _Optional[int] = ..., already_known: _Optional[int] = ..., positions: _Optional[bytes] = ..., rows: _Optional[bytes] = ..., refusal: _Optional[_Union[_common_pb2.Refusal, _Mapping]] = ..., done: _Optional[bool] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., initial: _Optional[bytes] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("frames", "bytes")

@@ -331,7 +331,13 @@ class ExactPulls:
         """Returns ids and wanted versions of the first `limit` due pulls, [r] each."""
 
     def answer(
-        self, sequence: int, versions: Versions, rows: Rows, dimension: int, storing: bool = False
+        self,
+        sequence: int,
+        versions: Versions,
+        rows: Rows,
+        initial: NDArray[np.bool_],
+        dimension: int,
+        storing: bool = False,
     ) -> bytes | None:
         """Returns the answer, ExchangeResponse, with the first r due rows that have their version; the others then lag.
 
@@ -339,6 +345,7 @@ class ExactPulls:
             sequence: sequence of the frame.
             versions: int64 [r], the versions read.
             rows: float32 [r, W], the rows read.
+            initial: bool [r], the rows that have their initial values, which are marked in the answer and not sent.
             dimension: D, the floats of a row without its optimizer state.
             storing: whether pushes of the frame are not acknowledged yet, so that this is not its last answer.
 

@@ -152,7 +152,7 @@ class AnswerParts:
         stored: whether the frame's push is durable.
         newly_stored: number of rows and gradients that were new.
         already_known: number of repeated rows and gradients.
-        row_bytes: size of the rows in the message.
+        brings_rows: whether the message answers pulls.
         refused: whether the message has a refusal.
         done: whether this is the last answer to the frame.
         credit: whether the message grants credit.
@@ -162,7 +162,7 @@ class AnswerParts:
     stored: bool
     newly_stored: int
     already_known: int
-    row_bytes: int
+    brings_rows: bool
     refused: bool
     done: bool
     credit: bool
@@ -172,26 +172,32 @@ class AnswerParts:
         self,
         message: bytes,
         rows: Floats,
+        ids: Ids,
         places: Versions,
         arrived: NDArray[np.bool_],
         stateless: int,
         dimension: int,
+        seed: int,
+        scale: float,
         cursor: int,
-    ) -> tuple[int, int, int]:
-        """Copies the rows of the message to their places.
+    ) -> tuple[int, int, int, int]:
+        """Copies the rows of the message to their places, and makes the initial rows that it leaves out.
 
         Args:
             message: the bytes of which these are the parts.
             rows: float32 [.., W], written to.
-            places: int64 [p], the row of `rows` for each row that the frame asks for.
+            ids: uint64 [p], the rows that the frame asks for.
+            places: int64 [p], the row of `rows` for each of them.
             arrived: bool [p], the rows that have arrived; written to.
             stateless: number of rows, at the end, that come without their optimizer state.
             dimension: D, the floats of such a row.
+            seed: of the table's initial values.
+            scale: of these values.
             cursor: the index after the row that came last, 0 at first. Rows without positions follow it.
 
         Returns:
-            The number of rows in the message, the next cursor, and the bytes of these rows as they were asked for: a
-            row that comes without its state, because that is 0, counts as a whole.
+            The number of rows that the message answers, how many of them were made here, the next cursor, and the bytes
+            of the answered rows as they were asked for, sent or not.
 
         Raises:
             ValueError: a row is not whole, was not asked for, or comes a second time.

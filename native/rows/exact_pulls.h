@@ -14,8 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/hot.h"
-#include "rows/initial_rows.h"
 #include "rows/row_table.h"
 #include "wire/answer_writer.h"
 
@@ -23,13 +21,17 @@ namespace esd::rows {
 
 inline std::int64_t at_birth(std::int64_t version) { return version - trainings_of(version); }
 
-ESD_HOT static void fill_initial(const InitialRows& initial, std::uint64_t id, float* row) { initial.fill(id, row); }
-
 // A row that is newer than a pull wants it: the sender of the pull follows an outdated plan.
 struct Stale {
   std::uint64_t id;
   std::int64_t version;
   std::int64_t wanted;
+};
+
+// A row as it was found for a pull.
+struct FoundRow {
+  std::int64_t version;
+  bool initial;  // it was never trained: its values follow from the table's seed and its id, and its state is 0
 };
 
 // Bytes of a row in an answer.
@@ -70,13 +72,12 @@ class ExactPulls {
   // Size of the longest answer with up to `limit` of the due rows.
   std::size_t longest_answer(std::size_t limit, PulledBytes bytes) const {
     const std::size_t rows = std::min(limit, due_.size());
-    return wire::AnswerWriter::kBesideRows + rows * sizeof(std::uint32_t) + size_of(due_, rows, bytes);
+    return wire::AnswerWriter::kBesideRows + rows * wire::AnswerWriter::kBesideRow + size_of(due_, rows, bytes);
   }
 
   // Writes the answer with all of the first `limit` due rows that have their wanted version; the others then lag. For
-  // each row, `read(id, wanted, out, bytes)` copies its first `bytes` bytes to `out` if its version is `wanted`, and
-  // returns its version. Of a row that continues an earlier life, and has no optimizer state but zeros, only the values are
-  // sent: it was never trained.
+  // each row, `read(id, wanted, out, bytes)` returns a FoundRow. If its version is `wanted`, and it is not an initial row,
+  // it has copied the first `bytes` bytes of the row to `out`. Initial rows are marked and not sent.
   //
   // With `storing`, the pushes of the frame are not acknowledged yet, so that no answer with rows is its last one.
   //
@@ -92,24 +93,20 @@ class ExactPulls {
     std::vector<std::uint32_t>& behind = last_behind_;
     found.clear();
     behind.clear();
-    positions_.clear();
-    bool any_untrained = false;
+    initial_.clear();
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint32_t position = due_[i];
       const std::size_t row_bytes = size_of(position, bytes);
-      const std::int64_t version = read(ids_[position], wanted_[position], rows_end, row_bytes);
-      if (version > wanted_[position]) {
-        stale_ = Stale{ids_[position], version, wanted_[position]};
+      const FoundRow row = read(ids_[position], wanted_[position], rows_end, row_bytes);
+      if (row.version > wanted_[position]) {
+        stale_ = Stale{ids_[position], row.version, wanted_[position]};
         return 0;
       }
-      const bool there = version == wanted_[position];
+      const bool there = row.version == wanted_[position];
       (there ? found : behind).push_back(position);
       if (!there) continue;
-      const bool untrained = row_bytes > bytes.values && trainings_of(version) == 0 && continues(version) &&
-                             all_zero(rows_end + bytes.values, rows_end + row_bytes);
-      rows_end += untrained ? bytes.values : row_bytes;
-      positions_.push_back(position | (untrained ? wire::kValuesOnly : 0));
-      any_untrained |= untrained;
+      if (!row.initial) rows_end += row_bytes;
+      initial_.push_back(row.initial);
     }
     due_.erase(due_.begin(), due_.begin() + static_cast<std::ptrdiff_t>(n));
     const auto middle = static_cast<std::ptrdiff_t>(lagging_.size());
@@ -118,9 +115,10 @@ class ExactPulls {
     const bool last = done() && !storing;
     if (found.empty() && !stored.any && !last) return 0;
     if (!found.empty()) {
-      writer.rows(rows, rows_end);
+      if (rows_end > rows) writer.rows(rows, rows_end);
       const bool in_order = found.front() == cursor_ && found.back() == cursor_ + found.size() - 1;
-      if (!in_order || any_untrained) writer.positions(positions_);
+      if (!in_order) writer.positions(found);
+      if (std::find(initial_.begin(), initial_.end(), 1) != initial_.end()) writer.initial(initial_);
       cursor_ = found.back() + 1;
     }
     if (last) writer.done();
@@ -128,10 +126,6 @@ class ExactPulls {
   }
 
  private:
-  static bool all_zero(const std::uint8_t* begin, const std::uint8_t* end) {
-    return std::all_of(begin, end, [](std::uint8_t byte) { return byte == 0; });
-  }
-
   std::size_t size_of(std::uint32_t position, PulledBytes bytes) const {
     return position < whole_ ? bytes.whole : bytes.values;
   }
@@ -150,7 +144,7 @@ class ExactPulls {
   std::vector<std::uint32_t> lagging_;
   std::vector<std::uint32_t> found_;  // of the last answer
   std::vector<std::uint32_t> last_behind_;
-  std::vector<std::uint32_t> positions_;  // of the last answer, as it names them
+  std::vector<std::uint8_t> initial_;  // for each of `found_`: whether it has its initial values, and is not sent
   std::optional<Stale> stale_;
   std::uint64_t cursor_ = 0;  // the position after the last answered one
 };
@@ -159,10 +153,9 @@ class ExactPulls {
 // if the life continues an earlier one.
 class ExactReader {
  public:
-  ExactReader(const RowTable& table, const InitialRows& initial)
-      : table_(table), initial_(initial), row_(initial.width) {}
+  explicit ExactReader(const RowTable& table) : table_(table) {}
 
-  std::int64_t operator()(std::uint64_t id, std::int64_t wanted, std::uint8_t* out, std::size_t bytes) const {
+  FoundRow operator()(std::uint64_t id, std::int64_t wanted, std::uint8_t* out, std::size_t bytes) const {
     const std::int64_t birth = at_birth(wanted);
     std::int64_t version = 0;
     bool read = false;
@@ -171,18 +164,12 @@ class ExactReader {
       read = stored > birth ? stored == wanted : stored > 0 && birth == wanted && continues(birth);
       if (read) std::memcpy(out, floats, bytes);
     });
-    if (version > birth) return version;
-    if (birth == wanted && !read) {
-      fill_initial(initial_, id, row_.data());
-      std::memcpy(out, row_.data(), bytes);
-    }
-    return birth;
+    if (version > birth) return {version, false};
+    return {birth, birth == wanted && !read};
   }
 
  private:
   const RowTable& table_;
-  const InitialRows& initial_;
-  mutable std::vector<float> row_;
 };
 
 }  // namespace esd::rows

@@ -111,8 +111,7 @@ bool do_frame(const TableFacts& facts, const TableParts& parts, const wire::Fram
   if (frame.rows.present && !rows.store(parts, applied.stored, applied.woken)) return false;
   if (frame.gradients.present && !gradients.store(parts, applied.stored, applied.woken)) return false;
   if (pulls) {
-    const ExactReader read(parts.rows, facts.initial);
-    size = pulls->answer(frame.sequence, applied.stored, limit, pulled_bytes(facts), read, message);
+    size = pulls->answer(frame.sequence, applied.stored, limit, pulled_bytes(facts), ExactReader(parts.rows), message);
   } else {
     wire::AnswerWriter writer(message, frame.sequence, applied.stored);
     writer.done();
@@ -128,7 +127,7 @@ Applied apply(const TableFacts& facts, const HeldFrame& held, RowTable& rows, Pa
           "the table has another width");
   const std::size_t pulled = std::min(limit, held.frame.pulls.ids.size / sizeof(std::uint64_t));
   const std::size_t row_bytes = facts.initial.width * sizeof(float);
-  PyBytes message(wire::AnswerWriter::kBesideRows + pulled * (row_bytes + sizeof(std::uint32_t)));
+  PyBytes message(wire::AnswerWriter::kBesideRows + pulled * (row_bytes + wire::AnswerWriter::kBesideRow));
   Applied applied;
   std::unique_ptr<ExactPulls> pulls;
   std::size_t size = 0;
@@ -150,15 +149,16 @@ nb::object answer_from_table(const TableFacts& facts, ExactPulls& pulls, std::ui
   std::size_t size = 0;
   {
     const nb::gil_scoped_release release;
-    size = pulls.answer(sequence, {}, limit, bytes, ExactReader(rows, facts.initial), message.data(), storing);
+    size = pulls.answer(sequence, {}, limit, bytes, ExactReader(rows), message.data(), storing);
   }
   return message.take(size);
 }
 
 nb::object answer_from_rows(ExactPulls& pulls, std::uint64_t sequence, In1<std::int64_t> versions, In2<float> rows,
-                            std::size_t dimension, bool storing) {
+                            In1<bool> initial, std::size_t dimension, bool storing) {
   const std::size_t n = versions.size();
-  require(n == rows.shape(0) && n <= pulls.due().size(), "versions and rows do not belong to due pulls");
+  require(n == rows.shape(0) && n == initial.size() && n <= pulls.due().size(),
+          "versions, rows and initial do not belong to due pulls");
   require(dimension <= rows.shape(1), "a row has more values than floats");
   const PulledBytes bytes{rows.shape(1) * sizeof(float), dimension * sizeof(float)};
   PyBytes message(pulls.longest_answer(n, bytes));
@@ -167,10 +167,12 @@ nb::object answer_from_rows(ExactPulls& pulls, std::uint64_t sequence, In1<std::
     const nb::gil_scoped_release release;
     std::size_t i = 0;
     const auto read = [&](std::uint64_t, std::int64_t wanted, std::uint8_t* out, std::size_t row_bytes) {
-      const std::int64_t version = versions.data()[i];
-      if (version == wanted && row_bytes > 0) std::memcpy(out, rows.data() + i * rows.shape(1), row_bytes);
+      const FoundRow row{versions.data()[i], initial.data()[i]};
+      if (row.version == wanted && !row.initial && row_bytes > 0) {
+        std::memcpy(out, rows.data() + i * rows.shape(1), row_bytes);
+      }
       ++i;
-      return version;
+      return row;
     };
     size = pulls.answer(sequence, {}, n, bytes, read, message.data(), storing);
   }
@@ -266,7 +268,8 @@ void bind_exchange(nb::module_& m) {
       .def_prop_ro("stale", &stale_of)
       .def("retry", &ExactPulls::retry)
       .def("due_rows", &due_rows, "limit"_a)
-      .def("answer", &answer_from_rows, "sequence"_a, "versions"_a, "rows"_a, "dimension"_a, "storing"_a = false);
+      .def("answer", &answer_from_rows, "sequence"_a, "versions"_a, "rows"_a, "initial"_a, "dimension"_a,
+           "storing"_a = false);
 
   nb::class_<WaitingRows>(m, "WaitingRows")
       .def(nb::init<>())

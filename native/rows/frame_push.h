@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/initial_rows.h"
 #include "common/worker_sets.h"
 #include "rows/changed_rows.h"
 #include "rows/checks.h"
 #include "rows/exact_pulls.h"
-#include "rows/initial_rows.h"
 #include "rows/optimizers.h"
 #include "rows/partial_gradients.h"
 #include "rows/pre_images.h"

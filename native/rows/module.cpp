@@ -8,9 +8,9 @@
 
 #include "common/arrays.h"
 #include "common/hot.h"
+#include "common/initial_rows.h"
 #include "rows/checksum.h"
 #include "rows/exchange.h"
-#include "rows/initial_rows.h"
 #include "rows/optimizers.h"
 #include "rows/partial_gradients.h"
 #include "rows/records_module.h"

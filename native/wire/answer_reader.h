@@ -2,13 +2,12 @@
 // their places. answer_writer.h is the other side.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
 
-#include "wire/answer_writer.h"
+#include "common/initial_rows.h"
 #include "wire/protobuf.h"
 
 namespace esd::wire {
@@ -26,6 +25,7 @@ struct AnswerParts {
   std::uint64_t already_known = 0;
   Part positions;
   Part rows;
+  Part initial;
   bool refused = false;
   bool done = false;
   bool credit = false;
@@ -35,7 +35,7 @@ struct AnswerParts {
     for (Reader reader(message, size); !reader.done();) {
       const Reader::Field field = reader.next();
       const bool is_bytes = field.type == WireType::kBytes;
-      if (is_bytes != (field.number >= 5 && field.number != 8) && field.number <= 9) {
+      if (is_bytes != (field.number >= 5 && field.number != 8) && field.number <= 10) {
         throw std::invalid_argument("a field has the wrong type");
       }
       switch (field.number) {
@@ -48,51 +48,59 @@ struct AnswerParts {
         case 7: answer.refused = true; break;
         case 8: answer.done = field.value != 0; break;
         case 9: answer.credit = true; break;
+        case 10: answer.initial = {field.offset, field.size}; break;
         default: break;  // a newer server may have more to say
       }
     }
     return answer;
   }
+
+  bool brings_rows() const { return rows.size > 0 || initial.size > 0; }
 };
 
 // The places of the rows that one frame asks for.
 struct AnsweredRows {
-  float* rows;  // [.., width]
-  std::size_t width;
-  std::size_t dimension;       // floats of a row that comes without its optimizer state
+  float* rows;               // [.., width]
+  const InitialRows& made;   // of the table: makes the rows that are not sent
+  const std::uint64_t* ids;  // [n]
   const std::int64_t* places;  // [n]: the row of `rows` for each row that is asked for
   bool* arrived;               // [n]
   std::size_t n;
   std::size_t stateless;        // number of rows at the end that come without their optimizer state
   std::size_t cursor;           // index after the row that came last
-  std::size_t bytes_asked = 0;  // of the rows that came, with the state that they came without because it is zero
+  std::size_t initial = 0;      // number of rows that were made here
+  std::size_t bytes_asked = 0;  // of the rows that came or were made
 
-  // Copies the rows of a message to their places and returns their number. Throws std::invalid_argument if a row is not
-  // whole, was not asked for, or comes a second time.
+  // Copies the rows of a message to their places, makes those that it leaves out, and returns the number of both. Throws
+  // std::invalid_argument if a row is not whole, was not asked for, or comes a second time.
   std::size_t scatter(const std::uint8_t* message, const AnswerParts& answer) {
     const std::size_t positions_listed = answer.positions.size / sizeof(std::uint32_t);
     const std::uint8_t* positions = message + answer.positions.offset;
     const std::uint8_t* row = message + answer.rows.offset;
     const std::uint8_t* const end = row + answer.rows.size;
+    const std::uint8_t* const marks = message + answer.initial.offset;
     std::size_t count = 0;
-    for (; row < end; ++count) {
+    for (; row < end || count < answer.initial.size; ++count) {
+      if (answer.initial.size > 0 && count == answer.initial.size) refuse_parts();
       std::size_t at = cursor;
-      bool values_only = false;
       if (answer.positions.size > 0) {
         if (count == positions_listed) refuse_parts();
         std::uint32_t position;
         std::memcpy(&position, positions + count * sizeof position, sizeof position);
-        at = position & ~kValuesOnly;
-        values_only = position != at;
+        at = position;
       }
       if (at >= n || arrived[at]) throw std::invalid_argument("the answer has rows that are not asked for");
-      const std::size_t asked = at < n - stateless ? width : dimension, sent = values_only ? dimension : asked;
-      if (sent * sizeof(float) > static_cast<std::size_t>(end - row)) refuse_parts();
-      float* const place = rows + static_cast<std::size_t>(places[at]) * width;
-      std::memcpy(place, row, sent * sizeof(float));
-      std::fill(place + sent, place + asked, 0.0f);
-      row += sent * sizeof(float);
-      bytes_asked += asked * sizeof(float);
+      const std::size_t floats = at < n - stateless ? made.width : made.dimension, asked = floats * sizeof(float);
+      float* const place = rows + static_cast<std::size_t>(places[at]) * made.width;
+      if (answer.initial.size > 0 && marks[count] != 0) {
+        fill_initial({made.seed, made.scale, made.dimension, floats}, ids[at], place);
+        ++initial;
+      } else {
+        if (asked > static_cast<std::size_t>(end - row)) refuse_parts();
+        std::memcpy(place, row, asked);
+        row += asked;
+      }
+      bytes_asked += asked;
       arrived[at] = true;
       cursor = at + 1;
     }

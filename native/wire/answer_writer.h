@@ -18,12 +18,10 @@ struct Stored {
   std::uint64_t already_known = 0;
 };
 
-// Set in the position of a row that comes without its optimizer state, which is all zero, although it was asked for.
-inline constexpr std::uint32_t kValuesOnly = 1u << 31;
-
 class AnswerWriter {
  public:
-  static constexpr std::size_t kBesideRows = 64;  // more than an answer takes without rows and positions
+  static constexpr std::size_t kBesideRows = 64;  // more than an answer takes without rows and their marks
+  static constexpr std::size_t kBesideRow = 5;    // the marks of a row: its position, and whether it is an initial one
 
   // `message` has room for the whole answer.
   AnswerWriter(std::uint8_t* message, std::uint64_t sequence, const Stored& stored)
@@ -51,6 +49,12 @@ class AnswerWriter {
   void positions(const std::vector<std::uint32_t>& positions) {
     writer_.bytes_field(5, positions.size() * sizeof(std::uint32_t));
     writer_.bytes(positions.data(), positions.size() * sizeof(std::uint32_t));
+  }
+
+  // `initial` has 1 for each answered row that `rows` leaves out, since its receiver makes it, and 0 for the others.
+  void initial(const std::vector<std::uint8_t>& initial) {
+    writer_.bytes_field(10, initial.size());
+    writer_.bytes(initial.data(), initial.size());
   }
 
   void done() { writer_.varint_field(8, 1); }

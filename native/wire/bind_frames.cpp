@@ -97,33 +97,34 @@ void bind_frames(nb::module_& m) {
       .def_ro("refused", &AnswerParts::refused)
       .def_ro("done", &AnswerParts::done)
       .def_ro("credit", &AnswerParts::credit)
-      .def_prop_ro("row_bytes", [](const AnswerParts& answer) { return answer.rows.size; })
+      .def_prop_ro("brings_rows", &AnswerParts::brings_rows)
       .def(
           "scatter",
-          [](const AnswerParts& answer, const nb::bytes& message, InOut2<float> rows, In1<std::int64_t> places,
-             InOut1<bool> arrived, std::size_t stateless, std::size_t dimension, std::size_t cursor) {
+          [](const AnswerParts& answer, const nb::bytes& message, InOut2<float> rows, In1<std::uint64_t> ids,
+             In1<std::int64_t> places, InOut1<bool> arrived, std::size_t stateless, std::size_t dimension,
+             std::uint64_t seed, double scale, std::size_t cursor) {
             const std::size_t n = places.size();
-            require(arrived.size() == n, "places and arrived differ in length");
+            require(ids.size() == n && arrived.size() == n, "ids, places and arrived differ in length");
             require(stateless <= n && dimension >= 1 && dimension <= rows.shape(1),
                     "stateless rows are more than all, or their dimension is not within the width");
-            require(answer.rows.offset + answer.rows.size <= message.size() &&
-                        answer.positions.offset + answer.positions.size <= message.size(),
-                    "the answer was read from another message");
+            for (const Part part : {answer.rows, answer.positions, answer.initial}) {
+              require(part.offset + part.size <= message.size(), "the answer was read from another message");
+            }
             for (std::size_t i = 0; i < n; ++i) {
               require(places.data()[i] >= 0 && static_cast<std::size_t>(places.data()[i]) < rows.shape(0),
                       "a place is not in rows");
             }
-            AnsweredRows answered{rows.data(), rows.shape(1), dimension, places.data(), arrived.data(), n,
-                                  stateless,   cursor,        0};
+            const InitialRows made{seed, scale, dimension, rows.shape(1)};
+            AnsweredRows answered{rows.data(), made, ids.data(), places.data(), arrived.data(), n, stateless, cursor};
             std::size_t count;
             {
               const nb::gil_scoped_release release;
               count = answered.scatter(data_of(message), answer);
             }
-            return nb::make_tuple(count, answered.cursor, answered.bytes_asked);
+            return nb::make_tuple(count, answered.initial, answered.cursor, answered.bytes_asked);
           },
-          "message"_a, "rows"_a.noconvert(), "places"_a.noconvert(), "arrived"_a.noconvert(), "stateless"_a,
-          "dimension"_a, "cursor"_a);
+          "message"_a, "rows"_a.noconvert(), "ids"_a.noconvert(), "places"_a.noconvert(), "arrived"_a.noconvert(),
+          "stateless"_a, "dimension"_a, "seed"_a, "scale"_a, "cursor"_a);
 }
 
 }  // namespace esd::wire

@@ -81,6 +81,10 @@ class Table:
         """
         return self._born(self._store.rows.read(ids), wanted)
 
+    def read_exact(self, ids: NDArray[np.uint64], wanted: NDArray[np.int64]) -> tuple[RowBlock, NDArray[np.bool_]]:
+        """Returns rows as `read` does, and bool [r], the rows with initial values, which it leaves out of the block."""
+        return self._at_birth(self._store.rows.read(ids), wanted)
+
     def look_up(self, ids: NDArray[np.uint64], checkpoint: int = 0) -> RowBlock:
         """Returns the rows of these ids, uint64 [r], at present or at a checkpoint (0: at present).
 
@@ -231,13 +235,21 @@ class Table:
 
     def _born(self, block: RowBlock, wanted: NDArray[np.int64] | None) -> RowBlock:
         """Gives rows that were not trained in the wanted life the values of their birth; returns the block."""
+        block, initial = self._at_birth(block, wanted)
+        spec, trained = self.spec, (~initial).astype(np.int64)
+        native.initialise(block.ids, trained, block.rows, spec.dimension, spec.seed, spec.init_scale)
+        return block
+
+    def _at_birth(self, block: RowBlock, wanted: NDArray[np.int64] | None) -> tuple[RowBlock, NDArray[np.bool_]]:
+        """Gives rows that were not trained in the wanted life the version of their birth.
+
+        Returns the block, and bool [r], the rows that have their initial values then, and need not have them yet.
+        """
         births = np.zeros_like(block.versions) if wanted is None else at_birth(wanted)
         unborn = block.versions < np.maximum(births, 1)
-        block.versions[unborn & ~continues(births)] = 0
-        spec = self.spec
-        native.initialise(block.ids, block.versions, block.rows, spec.dimension, spec.seed, spec.init_scale)
+        initial = unborn & (~continues(births) | (block.versions == 0))
         block.versions[unborn] = births[unborn]
-        return block
+        return block, initial
 
     def _note(self, ids: NDArray[np.uint64]) -> None:
         """Notes rows after they were written: a reader that has their ids reads their new values.

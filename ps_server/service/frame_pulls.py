@@ -77,7 +77,7 @@ class FramePulls:
         self._waiting.rows.begin_read(self._entry.ticket)
         return self._pulls.due_rows(self._limit)
 
-    def settle(self, block: RowBlock, *, storing: bool) -> bytes | None:
+    def settle(self, block: RowBlock, initial: NDArray[np.bool_], *, storing: bool) -> bytes | None:
         """Returns the answer with the read rows that have reached their version, or None if it would be empty.
 
         Raises:
@@ -85,7 +85,7 @@ class FramePulls:
         """
         self._reading = False
         dimension = self._table.spec.dimension
-        message = self._pulls.answer(self._sequence, block.versions, block.rows, dimension, storing)
+        message = self._pulls.answer(self._sequence, block.versions, block.rows, initial, dimension, storing)
         self._waiting.rows.end_read(self._entry.ticket, self._pulls)
         self._wait()
         return message
@@ -100,8 +100,8 @@ class FramePulls:
         """
         self._entry.check()
         if self._table.frames is None:
-            block = await threads.read(self._table.read, *self.begin())
-            return self.settle(block, storing=storing())
+            found = await threads.read(self._table.read_exact, *self.begin())
+            return self.settle(*found, storing=storing())
         message = self._table.frames.answer(self._pulls, self._sequence, self._limit, storing=storing())
         self.lag()
         return message

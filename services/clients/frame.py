@@ -61,6 +61,11 @@ class Frame:
         return 0 if self._rows is None else self._rows.bytes_missing
 
     @property
+    def initial_rows(self) -> int:
+        """The number of pulled rows so far that were never trained, and so did not cross the link."""
+        return 0 if self._rows is None else self._rows.initial
+
+    @property
     def pushes(self) -> bool:
         """Whether a push of the frame is still to be acknowledged."""
         return not self.stored.done()
@@ -101,7 +106,7 @@ class Frame:
         Raises:
             Internal: the frame pulls nothing, or the rows are not among those that it pulls.
         """
-        if not answer.parts.row_bytes or self.pulled.done():
+        if not answer.parts.brings_rows or self.pulled.done():
             return  # the pulls may have been cancelled
         if self._rows is None:
             raise Internal(f"frame {self.sequence} pulls nothing and was answered with rows")

@@ -161,7 +161,7 @@ class FrameStream:
         self._last_sign = time.monotonic()
         answer = Answer(message)
         parts, credit = answer.parts, answer.credit
-        self._traffic.received(**{"rows" if parts.row_bytes else "other": len(message)})
+        self._traffic.received(**{"rows" if parts.brings_rows else "other": len(message)})
         if credit is not None:
             self._credit = credit
             self._outbox.changed.set()
@@ -175,7 +175,7 @@ class FrameStream:
             self._push_ends(frame)
         if wait <= 0 and not self._arriving:
             self._deliver(frame, answer)
-        elif parts.row_bytes or parts.refused or parts.done:
+        elif parts.brings_rows or parts.refused or parts.done:
             self._arriving.append((self._last_sign + wait, answer))
             if self._arrival is None:
                 self._arrival = self._loop.call_later(wait, self._arrive)

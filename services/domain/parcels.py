@@ -19,7 +19,7 @@ from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import TableSpec
 
 _ID_BYTES = 16  # of an id and its version, in addition to a row and in a pull
-_PLACE_BYTES = 4  # of the place of a row among the pulls, in an answer that names places
+_MARK_BYTES = 5  # of the place of a row among the pulls, and of its form, in an answer that names them
 _SPLIT_BYTES = 24  # in addition to a gradient and its contributors: an id, a version, the step and its rate
 _PULLS_WAIT_FOR = 8  # pulls travel with pushes of at most this part of the longest message
 
@@ -59,7 +59,7 @@ class Pulls:
         The frame and its answer have at most `size` bytes each, so that a store reads the rows in one go if all are
         there. The number is at least 1, if there is a row.
         """
-        row, values = (max(each + _PLACE_BYTES, _ID_BYTES) for each in (spec.row_bytes, 4 * spec.dimension))
+        row, values = (max(each + _MARK_BYTES, _ID_BYTES) for each in (spec.row_bytes, 4 * spec.dimension))
         whole = max(0, len(self) - self.stateless - first)
         count = min(whole, size // row)
         if count == whole:

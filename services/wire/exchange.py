@@ -22,7 +22,7 @@ from esd.services.wire.rows import CHUNK_BYTES
 # The size of a frame and of an answer: a MiB of payload, plus the name of a table, lengths and numbers.
 MAX_FRAME_BYTES = CHUNK_BYTES + 4096
 
-_POSITION_BYTES = 4
+_MARK_BYTES = 5  # of a row in an answer: its position, and whether it is an initial one
 _SEQUENCE_TAG = 0x08  # field 1, a varint: the first byte of every frame, since protobuf libraries write fields in order
 _VARINT_BYTES = 10  # length of the longest varint
 
@@ -70,7 +70,7 @@ class WantedRows:
 
 def rows_per_answer(row_bytes: int) -> int:
     """Returns the number of rows of `row_bytes` bytes that fit an answer; at least one."""
-    return max(1, CHUNK_BYTES // (row_bytes + _POSITION_BYTES))
+    return max(1, CHUNK_BYTES // (row_bytes + _MARK_BYTES))
 
 
 def parse_frame(data: bytes) -> ps_pb2.ExchangeRequest:

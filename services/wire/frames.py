@@ -151,7 +151,10 @@ class Answer:
 class PulledRows:
     """The rows that a frame pulls, and the array that receives them.
 
+    A row that was never trained is not sent: it is made here, as the server would make it, bit for bit.
+
     Attributes:
+        initial: number of rows so far that were made here.
         missing: number of rows that have not arrived.
         bytes_missing: the bytes of these rows.
 
@@ -163,16 +166,17 @@ class PulledRows:
 
     def __init__(self, pulls: Pulls, rows: NDArray[np.float32], spec: TableSpec) -> None:
         self._rows = rows
+        self._ids = pulls.ids
         self._places = pulls.places
         self._stateless = pulls.stateless
-        self._dimension = spec.dimension
+        self._dimension, self._seed, self._scale = spec.dimension, spec.seed, spec.init_scale
         self._bytes = pulls.answer_bytes(spec)
         self.restart()
 
     def restart(self) -> None:
         """Expects all rows from the first one on, as is so when their frame is sent."""
         self._arrived = np.zeros(len(self._places), np.bool_)
-        self._cursor = 0
+        self._cursor = self.initial = 0
         self.missing = len(self._places)
         self.bytes_missing = self._bytes
 
@@ -188,17 +192,21 @@ class PulledRows:
             Internal: a row is not whole, was not asked for, or comes a second time.
         """
         try:
-            count, self._cursor, size = answer.parts.scatter(
+            count, initial, self._cursor, size = answer.parts.scatter(
                 answer.message,
                 self._rows,
+                self._ids,
                 self._places,
                 self._arrived,
                 self._stateless,
                 self._dimension,
+                self._seed,
+                self._scale,
                 self._cursor,
             )
         except ValueError as error:
             raise Internal(f"a pull of {self.wanted} rows was answered wrongly: {error}") from None
+        self.initial += initial
         self.missing -= count
         self.bytes_missing -= size
 

@@ -94,7 +94,7 @@ async def exchange(channel: grpc.aio.Channel) -> AsyncIterator[RawExchange]:
 def answered_rows(
     message: ps_pb2.ExchangeResponse, spec: TableSpec, cursor: int, pulls: int, stateless: int = 0
 ) -> dict[int, bytes]:
-    """Returns the rows of an answer, by the positions of the pulls that they are for.
+    """Returns the rows of an answer, by the positions of the pulls that they are for; b"" for an initial row.
 
     Args:
         message: the answer.
@@ -105,15 +105,15 @@ def answered_rows(
     """
     rows: dict[int, bytes] = {}
     listed = np.frombuffer(message.positions, np.uint32).tolist()
-    sent = message.rows  # every look at a message's bytes is a copy
+    sent, initial = message.rows, message.initial  # every look at a message's bytes is a copy
     start, last = 0, -1
-    while start < len(sent):
+    while start < len(sent) or len(rows) < len(initial):
         at = listed[len(rows)] if listed else cursor + len(rows)
-        untrained, at = divmod(at, 2**31)  # a whole row was asked for, and its state is 0
         assert last < at < pulls
-        whole = at < pulls - stateless and not untrained
-        rows[at] = sent[start : start + (spec.row_bytes if whole else 4 * spec.dimension)]
-        start, last = start + len(rows[at]), at
+        size = spec.row_bytes if at < pulls - stateless else 4 * spec.dimension
+        rows[at], last = sent[start : start + (0 if initial and initial[len(rows)] else size)], at
+        start += len(rows[at])
     assert start == len(sent)
     assert len(listed) in (0, len(rows))
+    assert not initial or (len(initial) == len(rows) and any(initial))
     return rows

@@ -53,7 +53,8 @@ async def test_a_frame_stores_and_pulls_in_one_exchange(stream):
     stored = [(each.newly_stored, each.already_known) for each in answers if each.stored]
     assert (stored, [each.done for each in answers]) == ([(3, 0)], [False] * (len(answers) - 1) + [True])
     assert not answers[-1].positions
-    rows = np.frombuffer(answers[-1].rows, np.float32).reshape(3, SPEC.row_width)
+    assert answers[-1].initial == b"\0\0\1"  # row 9 was never trained
+    rows = np.frombuffer(answers[-1].rows, np.float32).reshape(2, SPEC.row_width)
     assert (rows[0] == 0.5).all()
     await stream.write(frame(2, pull=([2], 1)))
     np.testing.assert_array_equal(await stream.rows(2, 1), rows[:1])
@@ -114,7 +115,8 @@ async def test_parts_of_a_large_pull_do_not_wait_for_each_other(client, stream):
     await stream.write(frame(1, pull=(ids, np.where(ids == 5, 1, 0))))
     await waiting(client, 1)
     first, second, third = [await stream.read() for _ in range(3)]
-    assert len(first.positions) == len(first.rows) // SPEC.row_bytes * 4
+    assert len(first.positions) == 4 * len(first.initial)
+    assert (first.rows, second.rows, third.rows) == (b"", b"", b"")  # they were never trained
     assert (second.positions, third.positions) == (b"", b"")  # they follow the row before
     await stream.write(frame(2, row_push([5], 1, 5.0)))
     last = (await stream.answer(1))[-1]
@@ -149,12 +151,7 @@ async def test_a_pull_is_answered_before_the_push_of_its_frame_is_stored(client,
     )
     for sequence in (1, 2):
         pulled = await stream.read()
-        assert (pulled.sequence, len(pulled.rows), pulled.stored, pulled.done) == (
-            sequence,
-            SPEC.row_bytes,
-            False,
-            False,
-        )
+        assert (pulled.sequence, pulled.initial, pulled.stored, pulled.done) == (sequence, b"\1", False, False)
     async with exchange(client.channel) as other:
         await other.write(frame(1, gradient_push(0, [5], 1, 0b1, 1.0)))
         await other.answer(1)
@@ -195,7 +192,7 @@ async def test_pulls_that_fail_before_their_push_is_stored_are_refused_after_it(
 async def test_a_refused_push_ends_its_frame_after_its_pulls_were_answered(stream):
     await stream.write(frame(1, gradient_push(1, [5], 2, 0b10, 1.0), pull=([8, 9], [0, 1]), wait_ms=50))
     *pulled, refused = await stream.answer(1)
-    assert [len(each.rows) for each in pulled] == [SPEC.row_bytes]
+    assert [each.initial for each in pulled] == [b"\1"]
     assert (refused.stored, "in time" in refused.refusal.message) == (False, True)
 
 
@@ -409,20 +406,17 @@ async def test_peers_that_leave_at_once_are_no_defect(client, caplog):
 
 
 async def test_rows_come_without_their_optimizer_state_where_that_is_not_wanted(client, stream):
-    """The values alone, also of rows that were never trained, that come later, and of an answer in parts."""
+    """The values alone, also of rows that come later, in answers in parts; nothing of rows that were never trained."""
     rows = np.arange(4 * SPEC.row_width, dtype=np.float32).reshape(4, -1)
     await stream.write(frame(1, row_push([1, 2, 3, 4], 1, rows), pull=([1, 9, 2, 8, 5], [1, 0, 1, 0, 1]), stateless=3))
     while not (first := await stream.read()).rows:
         assert first.stored
-    assert len(first.rows) == 2 * SPEC.row_bytes + 2 * 4 * SPEC.dimension
-    await stream.write(frame(2, row_push([5], 1, 7.0), pull=([8, 9], 0)))
-    initial = await stream.rows(2, 2)
+    assert len(first.rows) == SPEC.row_bytes + 4 * SPEC.dimension
+    await stream.write(frame(2, row_push([5], 1, 7.0)))
     (last,) = await stream.answer(1)
     assert (np.frombuffer(last.rows, np.float32).tolist(), last.done) == ([7.0] * SPEC.dimension, True)
     got = answered_rows(first, SPEC, 0, 5, stateless=3)
-    values = 4 * SPEC.dimension
-    whole = [rows[0], initial[1], rows[1], initial[0]]
-    assert got == {at: row.tobytes()[: None if at < 2 else values] for at, row in enumerate(whole)}
+    assert got == {0: rows[0].tobytes(), 1: b"", 2: rows[1, : SPEC.dimension].tobytes(), 3: b""}
 
 
 async def test_no_more_rows_than_all_come_without_state(stream):

@@ -120,14 +120,16 @@ class Reference:
         return (sum(each.stored for each in pushed), sum(each.already_known for each in pushed)) if pushed else None
 
     def answers(self, frame: ps_pb2.ExchangeRequest) -> dict[int, bytes]:
-        """The rows that a frame gets at once, by position. Raises FailedPrecondition if one is too new."""
+        """The rows that a frame gets at once, by position; nothing of initial ones.
+
+        Raises FailedPrecondition if one is too new.
+        """
         ids, versions = pulls_of(frame)
-        block = self.table.read(ids, versions)
+        block, initial = self.table.read_exact(ids, versions)
         if (block.versions > versions).any():
             raise FailedPrecondition("stale")
-        dimension = self.table.spec.dimension
-        untrained = (versions % (2 * LIFE) == LIFE) & ~block.rows[:, dimension:].any(axis=1)
-        floats = np.where((np.arange(len(ids)) < len(ids) - frame.pulls.stateless) & ~untrained, None, dimension)
+        floats = np.where(np.arange(len(ids)) < len(ids) - frame.pulls.stateless, None, self.table.spec.dimension)
+        floats[initial] = 0
         return {int(at): block.rows[at, : floats[at]].tobytes() for at in np.flatnonzero(block.versions == versions)}
 
 
@@ -313,7 +315,7 @@ def test_reads_miss_no_announcement_and_keep_none_after_their_end() -> None:
             pulls, announced = reads.pop(reader)
             ids, wanted = pulls.due_rows(8)
             versions = wanted - rng.integers(0, 2, len(ids))
-            pulls.answer(1, versions, np.zeros((len(ids), 1), np.float32), 1)
+            pulls.answer(1, versions, np.zeros((len(ids), 1), np.float32), rng.random(len(ids)) < 0.5, 1)
             behind = dict(zip(ids[versions < wanted].tolist(), wanted[versions < wanted].tolist(), strict=True))
             left = {row: version for row, version in behind.items() if announced.get(row, -1) < version}
             lost += len(behind) - len(left)
@@ -357,7 +359,7 @@ def test_the_read_of_a_pull_that_was_forgotten_leaves_nothing() -> None:
     waiting.announce(np.array([4, 5], np.uint64), np.array([0, 1]))
     waiting.forget(7)
     assert waiting.kept_announcements == 0
-    pulls.answer(1, np.array([0]), np.zeros((1, 1), np.float32), 1)
+    pulls.answer(1, np.array([0]), np.zeros((1, 1), np.float32), np.zeros(1, np.bool_), 1)
     waiting.end_read(7, pulls)
     assert len(waiting) == waiting.missing(7) == 0
 
@@ -370,17 +372,20 @@ def test_answers_follow_the_rows_that_come() -> None:
         stateless = int(rng.integers(0, count + 1))
         pulls = ExactPulls(np.arange(count, dtype=np.uint64), np.full(count, 5), stateless)
         rows = rng.standard_normal((count, spec.row_width)).astype(np.float32)
+        initial = rng.random(count) < rng.choice([0, 0.3, 1])
         messages: list[bytes] = []
         storing = bool(rng.integers(0, 2))
         while not (pulls.done and (messages or storing)):  # without rows only the end is answered
             ids, wanted = pulls.due_rows(LIMIT)
             versions = wanted - rng.integers(0, 2, len(ids))
-            message = pulls.answer(4, versions, rows[ids.astype(int)], spec.dimension, storing)
+            at = ids.astype(int)
+            message = pulls.answer(4, versions, rows[at], initial[at], spec.dimension, storing)
             messages += [message] if message else []
             if not pulls.due and rng.random() < 0.7:
                 pulls.retry()
         whole = {at: rows[at].tobytes() for at in range(count - stateless)}
         values = {at: rows[at, : spec.dimension].tobytes() for at in range(count - stateless, count)}
-        assert answered(spec, messages, count, stateless) == whole | values
+        left_out = {int(at): b"" for at in np.flatnonzero(initial)}
+        assert answered(spec, messages, count, stateless) == whole | values | left_out
         ends = [ps_pb2.ExchangeResponse.FromString(message).done for message in messages]
         assert ends == [False] * (len(ends) - 1) + [not storing] * min(1, len(ends))

@@ -108,11 +108,11 @@ async def test_an_announcement_that_the_store_does_not_confirm_is_waited_out(tab
 
 
 async def test_what_is_announced_while_it_is_read_is_not_missed(table, threads):
-    read = table.read
+    read = table.read_exact
 
-    def read_then_store(ids, wanted=None):
+    def read_then_store(ids, wanted):
         block = read(ids, wanted)
-        table.read = read
+        table.read_exact = read
         puller.push(IDS, 1, 3)
         loop.call_soon_threadsafe(puller.announce, IDS, 1)
         return block
@@ -120,7 +120,7 @@ async def test_what_is_announced_while_it_is_read_is_not_missed(table, threads):
     loop = asyncio.get_running_loop()
     puller = Puller(table, threads, seconds=60)
     if table.frames is None:
-        table.read = read_then_store
+        table.read_exact = read_then_store
     else:
         loop.call_soon(lambda: (puller.push(IDS, 1, 3), puller.announce(IDS, 1)))
     async with asyncio.timeout(60):

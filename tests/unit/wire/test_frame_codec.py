@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esd.native.rows import HeldFrame
+from esd.native.rows import HeldFrame, initialise
 from esd.protos import common_pb2, ps_pb2
 from esd.services.domain.errors import Internal
 from esd.services.domain.parcels import Parcel, Pulls
@@ -191,7 +191,7 @@ def test_an_answer_is_read_as_protobuf_reads_it() -> None:
     answer = Answer(message.SerializeToString())
     parts = answer.parts
     assert (parts.sequence, parts.stored, parts.newly_stored, parts.already_known) == (2**40, True, 300, 7)
-    assert (parts.done, parts.row_bytes, answer.refusal, answer.credit) == (True, rows.nbytes, None, None)
+    assert (parts.done, parts.brings_rows, answer.refusal, answer.credit) == (True, True, None, None)
     into = np.zeros((9, SPEC.row_width), np.float32)
     pulled = PulledRows(pulls_to([8, 7, 6, 5, 4]), into, SPEC)
     pulled.place(answer)
@@ -245,16 +245,46 @@ def test_parts_that_are_not_what_is_asked_for_are_refused(floats: int, positions
         pulled.place(Answer(message))
 
 
-def test_a_row_that_was_never_trained_may_come_without_its_state() -> None:
-    rows = np.full((3, SPEC.row_width), 7, np.float32)
-    pulled = PulledRows(pulls_to([2, 0, 1], stateless=1), rows, SPEC)
-    sent = np.arange(SPEC.dimension + SPEC.row_width, dtype=np.float32)
-    positions = np.array([0 | 2**31, 1], np.uint32).tobytes()
-    pulled.place(Answer(ps_pb2.ExchangeResponse(rows=sent.tobytes(), positions=positions).SerializeToString()))
-    assert rows[2].tolist() == [*sent[: SPEC.dimension], *[0] * (SPEC.row_width - SPEC.dimension)]
-    assert rows[0].tolist() == sent[SPEC.dimension :].tolist()
-    assert pulled.missing == 1
-    assert pulled.bytes_missing == 4 * SPEC.dimension
+def test_a_row_that_was_never_trained_is_made_where_it_is_pulled() -> None:
+    """As the server makes it, bit for bit, with a state of 0 where that is asked for; the others are in the message."""
+    made = np.zeros((5, SPEC.row_width), np.float32)
+    initialise(np.arange(5, dtype=np.uint64), np.zeros(5, np.int64), made, SPEC.dimension, SPEC.seed, SPEC.init_scale)
+    rows = np.full((5, SPEC.row_width), 7, np.float32)
+    pulled = PulledRows(pulls_to([2, 0, 1, 4, 3], stateless=2), rows, SPEC)
+    pulled.place(Answer(ps_pb2.ExchangeResponse(rows=CACHE[0].tobytes(), initial=b"\1\0").SerializeToString()))
+    assert (pulled.missing, pulled.initial) == (3, 1)
+    assert pulled.bytes_missing == SPEC.row_bytes + 2 * 4 * SPEC.dimension
+    answer = Answer(
+        ps_pb2.ExchangeResponse(
+            initial=b"\1\1", positions=np.array([2, 4], np.uint32).tobytes(), done=True
+        ).SerializeToString()
+    )
+    assert answer.parts.brings_rows
+    pulled.place(answer)
+    assert (pulled.missing, pulled.initial, pulled.bytes_missing) == (1, 3, 4 * SPEC.dimension)
+    np.testing.assert_array_equal(rows[[2, 1]], made[[0, 2]])
+    np.testing.assert_array_equal(rows[3], [*made[4, : SPEC.dimension], *[7] * (SPEC.row_width - SPEC.dimension)])
+    np.testing.assert_array_equal(rows[0], CACHE[0])
+    assert (rows[4] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "initial", "positions"),
+    [(1, b"\1\1", []), (1, b"\0\0", []), (2, b"\0", []), (0, b"\1\1", [0]), (0, b"\1", [0, 1])],
+    ids=["a row more than marked", "a row less", "a row without a mark", "a mark without a place", "a place too many"],
+)
+def test_marks_of_initial_rows_that_do_not_fit_are_refused(rows: int, initial: bytes, positions: list[int]) -> None:
+    pulled = PulledRows(pulls_to(range(4)), np.zeros((4, SPEC.row_width), np.float32), SPEC)
+    listed = np.array(positions, np.uint32).tobytes()
+    message = ps_pb2.ExchangeResponse(rows=bytes(rows * SPEC.row_bytes), initial=initial, positions=listed)
+    with pytest.raises(Internal, match="does not hold whole rows"):
+        pulled.place(Answer(message.SerializeToString()))
+
+
+def test_an_initial_row_that_was_not_asked_for_is_refused() -> None:
+    pulled = PulledRows(pulls_to(range(2)), np.zeros((2, SPEC.row_width), np.float32), SPEC)
+    with pytest.raises(Internal, match="rows that are not asked for"):
+        pulled.place(Answer(ps_pb2.ExchangeResponse(initial=b"\1\1\1").SerializeToString()))
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.lists(st.booleans(), max_size=9))

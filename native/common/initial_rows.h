@@ -1,12 +1,14 @@
 // The initial values of rows: a pure function of (seed, id), so that every server and worker computes the same.
+// protos/common.proto has the formula, for programs in other languages.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "common/hot.h"
 #include "common/mix64.h"
 
-namespace esd::rows {
+namespace esd {
 
 inline constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
 
@@ -28,4 +30,6 @@ struct InitialRows {
   }
 };
 
-}  // namespace esd::rows
+ESD_HOT static void fill_initial(const InitialRows& initial, std::uint64_t id, float* row) { initial.fill(id, row); }
+
+}  // namespace esd
