@@ -642,7 +642,7 @@ class FailureReport(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., cause: _Optional[str] = ..., fatal: _Optional[bool] = ...) -> None: ...
 
 class TransferCounts(_message.Message):
-    __slots__ = ("miss_pull", "update_push", "evict_push", "flush_push", "bytes_pulled", "bytes_pushed", "bytes_reduced", "direct_push", "bytes_direct", "link_rows_up", "link_rows_down", "link_gradients_up", "link_gradients_down", "link_dense_up", "link_dense_down", "link_plans_up", "link_plans_down", "link_other_up", "link_other_down", "link_framing_up", "link_framing_down")
+    __slots__ = ("miss_pull", "update_push", "evict_push", "flush_push", "bytes_pulled", "bytes_pushed", "bytes_reduced", "direct_push", "bytes_direct", "link_rows_up", "link_rows_down", "link_gradients_up", "link_gradients_down", "link_dense_up", "link_dense_down", "link_plans_up", "link_plans_down", "link_other_up", "link_other_down", "link_framing_up", "link_framing_down", "initial_pull")
     MISS_PULL_FIELD_NUMBER: _ClassVar[int]
     UPDATE_PUSH_FIELD_NUMBER: _ClassVar[int]
     EVICT_PUSH_FIELD_NUMBER: _ClassVar[int]
@@ -664,6 +664,7 @@ class TransferCounts(_message.Message):
     LINK_OTHER_DOWN_FIELD_NUMBER: _ClassVar[int]
     LINK_FRAMING_UP_FIELD_NUMBER: _ClassVar[int]
     LINK_FRAMING_DOWN_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_PULL_FIELD_NUMBER: _ClassVar[int]
     miss_pull: int
     update_push: int
     evict_push: int
@@ -685,7 +686,8 @@ class TransferCounts(_message.Message):
     link_other_down: int
     link_framing_up: int
     link_framing_down: int
-    def __init__(self, miss_pull: _Optional[int] = ..., update_push: _Optional[int] = ..., evict_push: _Optional[int] = ..., flush_push: _Optional[int] = ..., bytes_pulled: _Optional[int] = ..., bytes_pushed: _Optional[int] = ..., bytes_reduced: _Optional[int] = ..., direct_push: _Optional[int] = ..., bytes_direct: _Optional[int] = ..., link_rows_up: _Optional[int] = ..., link_rows_down: _Optional[int] = ..., link_gradients_up: _Optional[int] = ..., link_gradients_down: _Optional[int] = ..., link_dense_up: _Optional[int] = ..., link_dense_down: _Optional[int] = ..., link_plans_up: _Optional[int] = ..., link_plans_down: _Optional[int] = ..., link_other_up: _Optional[int] = ..., link_other_down: _Optional[int] = ..., link_framing_up: _Optional[int] = ..., link_framing_down: _Optional[int] = ...) -> None: ...
+    initial_pull: int
+    def __init__(self, miss_pull: _Optional[int] = ..., update_push: _Optional[int] = ..., evict_push: _Optional[int] = ..., flush_push: _Optional[int] = ..., bytes_pulled: _Optional[int] = ..., bytes_pushed: _Optional[int] = ..., bytes_reduced: _Optional[int] = ..., direct_push: _Optional[int] = ..., bytes_direct: _Optional[int] = ..., link_rows_up: _Optional[int] = ..., link_rows_down: _Optional[int] = ..., link_gradients_up: _Optional[int] = ..., link_gradients_down: _Optional[int] = ..., link_dense_up: _Optional[int] = ..., link_dense_down: _Optional[int] = ..., link_plans_up: _Optional[int] = ..., link_plans_down: _Optional[int] = ..., link_other_up: _Optional[int] = ..., link_other_down: _Optional[int] = ..., link_framing_up: _Optional[int] = ..., link_framing_down: _Optional[int] = ..., initial_pull: _Optional[int] = ...) -> None: ...
 
 class PhaseTimes(_message.Message):
     __slots__ = ("plan_wait", "push", "pull", "compute", "all_reduce", "update")

@@ -62,7 +62,9 @@ class RowSizes:
 
     A row, D_tran(x), moves with its optimizer state. A partial gradient moves without it, and so does a row that is
     pulled for its first training or to be trained by several workers. Every row and gradient also carries its id,
-    version and the like. Row sizes are whole multiples of a unit, so that the engine and the solvers count in integers.
+    version and the like. A row that is pulled for its first training is charged, as in the papers, but does not cross
+    the link, since its worker makes it. Row sizes are whole multiples of a unit, so that the engine and the solvers
+    count in integers.
 
     Attributes:
         unit_bytes: bytes of one unit: the greatest common divisor of the rows' sizes on the wire.
@@ -91,8 +93,8 @@ class RowSizes:
         self.of_sample = min(declared, MAX_SAMPLE_IDS * max(of_tables))
         self._first_row = row_bytes[0]
         self._row_bytes = np.array(row_bytes)
-        # Bytes per counted row, by the engine's 8 counters of each table, [3, 8 T]. The counter of all pulls includes
-        # pulls without state, which the last counter corrects by the (negative) difference in size.
+        # Bytes per counted row, by the engine's 9 counters of each table, [3, 9 T]. The counter of all pulls includes
+        # pulls without state, and these those of initial rows, whose counters correct it by the difference in size.
         sizes = list(zip(row_bytes, gradient_bytes, value_bytes, strict=True))
         self._moved = np.hstack([_moved_by_counter(*each) for each in sizes])
         self._carried = np.hstack([_carried_by_counter(*each) for each in sizes])
@@ -109,15 +111,20 @@ class RowSizes:
         return rows * (self.of_tables[job.negatives.table] if self.of_tables else 1)
 
     def moved_bytes(self, columns: IterationColumns) -> Operations:
-        """Returns the bytes that the operations of an iteration move."""
+        """Returns the bytes for which the operations of an iteration are charged."""
         return Operations(*self._moved @ _by_worker(columns))
 
     def carried_bytes(self, columns: IterationColumns) -> tuple[NDArray[np.int64], ...]:
-        """Returns the same bytes by kind and direction, int64 [n] each: rows up, gradients up, rows down.
+        """Returns the bytes that cross the link, int64 [n] each: rows up, gradients up, rows down.
 
         The id and version with which a row is asked for go up.
         """
         return tuple(self._carried @ _by_worker(columns))
+
+    def unsent_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
+        """Returns the bytes of pulls that are charged and do not cross the link, since workers make the rows, [n]."""
+        carried: NDArray[np.int64] = np.sum(self.carried_bytes(columns), axis=0)
+        return self.moved_bytes(columns).total - carried
 
     def evicted_bytes(self, columns: IterationColumns) -> NDArray[np.int64]:
         """Returns the bytes of an iteration's evict pushes if all moved whole rows, [n]."""
@@ -127,29 +134,29 @@ class RowSizes:
 
 
 def _moved_by_counter(row: int, gradient: int, values: int) -> NDArray[np.int64]:
-    """Returns the bytes of miss pulls, update pushes and evict pushes for each counter of a table, [3, 8]."""
+    """Returns the bytes of miss pulls, update pushes and evict pushes for each counter of a table, [3, 9]."""
     return np.array(
         [
-            [row, 0, 0, 0, 0, 0, 0, values - row],
-            [0, row, gradient, 0, 0, 0, 0, 0],
-            [0, 0, 0, row, gradient, 0, 0, 0],
+            [row, 0, 0, 0, 0, 0, 0, values - row, 0],
+            [0, row, gradient, 0, 0, 0, 0, 0, 0],
+            [0, 0, 0, row, gradient, 0, 0, 0, 0],
         ]
     )
 
 
 def _carried_by_counter(row: int, gradient: int, values: int) -> NDArray[np.int64]:
-    """Returns the same bytes by kind and direction: rows and requests for them up, gradients up, and rows down."""
+    """Returns bytes by kind and direction: rows and requests for them up, gradients up, and rows down."""
     return np.array(
         [
-            [ROW_KEY_BYTES, row, 0, row, 0, 0, 0, 0],
-            [0, 0, gradient, 0, gradient, 0, 0, 0],
-            [row - ROW_KEY_BYTES, 0, 0, 0, 0, 0, 0, values - row],
+            [ROW_KEY_BYTES, row, 0, row, 0, 0, 0, 0, 0],
+            [0, 0, gradient, 0, gradient, 0, 0, 0, 0],
+            [row - ROW_KEY_BYTES, 0, 0, 0, 0, 0, 0, values - row, ROW_KEY_BYTES - values],
         ]
     )
 
 
 def _by_worker(columns: IterationColumns) -> NDArray[np.int64]:
-    """Returns the counters of all tables, one table after the other, for each worker: [8 T, n]."""
+    """Returns the counters of all tables, one table after the other, for each worker: [9 T, n]."""
     counts = columns.table_counts
     return counts.reshape(-1, counts.shape[2])
 

@@ -43,6 +43,8 @@ class Decision:
         operations: rows moved, per worker and kind.
         moved_bytes: bytes of these operations: rows with their optimizer state, partial gradients without it, and the
             ids, versions and the like of each.
+        unsent_bytes: int64 [n], bytes among them that do not cross the links, since workers make rows that were never
+            trained.
         reduced_bytes: int64 [n], bytes that each worker sends to the next to sum the gradients of replicated rows.
         direct_rows: int64 [n], number of update pushes that go straight to the worker that trains the row now.
         direct_bytes: int64 [n], bytes of these pushes, included in `moved_bytes`.
@@ -73,6 +75,7 @@ class Decision:
     columns: IterationColumns
     operations: Operations
     moved_bytes: Operations
+    unsent_bytes: NDArray[np.int64]
     reduced_bytes: NDArray[np.int64]
     direct_rows: NDArray[np.int64]
     direct_bytes: NDArray[np.int64]
@@ -108,6 +111,15 @@ class Decision:
         messages = tuple(self.columns.messages(self.epoch, dense, labels, **given))
         self.seconds["encode"] = time.perf_counter() - started
         return messages
+
+    @property
+    def initial_pulls(self) -> NDArray[np.int64]:
+        """Pulls of each worker, int64 [n], of rows that were never trained.
+
+        Of a row that the planner has forgotten since, this is an estimate; the parameter server knows it.
+        """
+        pulls: NDArray[np.int64] = self.columns.table_counts[:, 8].sum(axis=0)
+        return pulls
 
     @property
     def trained_samples(self) -> SampleBatch:

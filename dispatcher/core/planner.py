@@ -244,6 +244,7 @@ class Planner:
             columns=columns,
             operations=Operations(counts[0], counts[1] + counts[2], counts[3] + counts[4]),
             moved_bytes=self._sizes.moved_bytes(columns),
+            unsent_bytes=self._sizes.unsent_bytes(columns),
             reduced_bytes=self._sync.reduced_bytes(columns),
             direct_rows=direct_rows,
             direct_bytes=direct_bytes,

@@ -21,7 +21,8 @@ class LinkBytes:
     """Adds up the bytes of every worker's link: rows, plans with their samples, and the sums of dense gradients.
 
     It leaves out flushes, checkpoints, reports and acknowledgements. A row that comes straight from another worker
-    counts as one that is pulled, and the frames of HTTP/2 and TCP as if every kind were one message per iteration.
+    counts as one that is pulled, of a row that was never trained only the request counts, and the frames of HTTP/2 and
+    TCP count as if every kind were one message per iteration.
 
     Args:
         job: the job, whose way to sum dense gradients is known.
@@ -45,7 +46,7 @@ class LinkBytes:
 
         Args:
             decision: the iteration.
-            seconds: float64 [n], each worker's time for rows and computation.
+            seconds: float64 [n], each worker's time for computation and for the rows that it is charged for.
             counts: whether the iteration counts in the sums.
 
         Returns:
@@ -54,7 +55,7 @@ class LinkBytes:
         rows_up, gradients, rows_down = self._sizes.carried_bytes(decision.columns)
         plans = np.array([len(message) for message in decision.messages], np.int64)
         dense = self._dense + decision.reduced_bytes
-        with_plans = seconds + decision.cost_model.seconds_of(plans)
+        with_plans = seconds + decision.cost_model.seconds_of(plans - decision.unsent_bytes)
         summing = decision.cost_model.seconds_of(dense)
         if counts:
             self._count("up", rows=rows_up, gradients=gradients, dense=dense)

@@ -22,7 +22,9 @@ class Totals:
         iterations: number of planned iterations.
         samples: number of samples of these iterations.
         operations: rows moved, per worker and kind.
-        moved_bytes: bytes moved, per worker and kind.
+        initial_pulls: int64 [n], pulls of rows that were never trained.
+        moved_bytes: bytes charged for these operations, per worker and kind.
+        unsent_bytes: int64 [n], bytes among them that do not cross the links, since workers make initial rows.
         flush_push: int64 [n], rows pushed for checkpoints and at the end of the stream.
         cost_seconds: time of all operations on their links, T_j for a row (ESD eq. 4).
         makespan_seconds: sum over iterations of the slowest worker's link time and computation.
@@ -48,7 +50,9 @@ class Totals:
     iterations: int
     samples: int
     operations: Operations
+    initial_pulls: NDArray[np.int64]
     moved_bytes: Operations
+    unsent_bytes: NDArray[np.int64]
     flush_push: NDArray[np.int64]
     cost_seconds: float
     makespan_seconds: float
@@ -86,6 +90,7 @@ class Tally:
         self._operations = self._moved_bytes = Operations.none(workers)
         self._workloads = np.zeros(workers)
         self._flushed = self._reduced = self._direct_rows = self._direct_bytes = np.zeros(workers, np.int64)
+        self._initial_pulls = self._unsent = self._flushed
         self._cost = self._makespan = self._expected = self._plan_seconds = self._reduced_seconds = 0.0
         self._sync_figures: Figures = NO_FIGURES
         self._decision_seconds = array("d")
@@ -100,7 +105,9 @@ class Tally:
         self._samples += len(decision.assignment)
         self._workloads = self._workloads + decision.workloads
         self._operations += decision.operations
+        self._initial_pulls = self._initial_pulls + decision.initial_pulls
         self._moved_bytes += decision.moved_bytes
+        self._unsent = self._unsent + decision.unsent_bytes
         self._cost += decision.cost_seconds
         self._makespan += float(seconds.max())
         self._expected += decision.expected_cost_seconds
@@ -131,7 +138,9 @@ class Tally:
             iterations=len(decisions),
             samples=self._samples,
             operations=self._operations,
+            initial_pulls=self._initial_pulls,
             moved_bytes=self._moved_bytes,
+            unsent_bytes=self._unsent,
             flush_push=self._flushed,
             cost_seconds=self._cost,
             makespan_seconds=self._makespan,

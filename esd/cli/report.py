@@ -82,6 +82,7 @@ _ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("makespan, seconds", lambda r: f"{r['makespan_seconds']:.2f}"),
     ("makespan of all bytes on the links, seconds", lambda r: f"{r['link_makespan_seconds']:.2f}"),
     ("miss pulls", lambda r: f"{sum(r['operations']['miss_pull']):,}"),
+    ("of these made by the workers, since never trained", lambda r: f"{sum(r['initial_pulls']):,}"),
     ("update pushes", lambda r: f"{sum(r['operations']['update_push']):,}"),
     ("of these straight to workers", _direct),
     ("evict pushes", lambda r: f"{sum(r['operations']['evict_push']):,}"),

@@ -95,9 +95,9 @@ class IterationColumns:
             used rows of which it has the latest value.
         figures: int64, the counts of the way to synchronise: see its class; empty for a way that counts nothing.
         direct: int64 [T, n], by table the rows that each worker sends straight to another.
-        table_counts: int64 [T, 8, n], by table the first five, the rows that samples use, the used rows of which the
-            worker has the latest value, and the pulls that come without optimizer state: of rows that several workers
-            train, or that were never trained.
+        table_counts: int64 [T, 9, n], by table the first five, the rows that samples use, the used rows of which the
+            worker has the latest value, the pulls that come without optimizer state (of rows that several workers
+            train, or that were never trained), and the pulls of rows that were never trained.
     """
 
     forgotten: int

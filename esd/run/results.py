@@ -48,6 +48,8 @@ def training_result(state: JobState, evaluations: Sequence[Evaluation] = ()) -> 
             "evict_push": [worker.transfers.evict_push for worker in workers],
             "flush_push": [worker.transfers.flush_push for worker in workers],
         },
+        # Of the miss pulls: rows that were never trained, which the workers made.
+        "initial_pulls": [worker.transfers.initial_pull for worker in workers],
         # Of the update pushes, and of the bytes pushed: what went straight to the worker that trains it next.
         "direct": {
             "rows": [worker.transfers.direct_push for worker in workers],
@@ -128,8 +130,9 @@ def simulation_result(job: JobSpec, totals: Totals, link: LinkBytes | None = Non
             "evict_push": totals.operations.evict_push.tolist(),
             "flush_push": totals.flush_push.tolist(),
         },
+        "initial_pulls": totals.initial_pulls.tolist(),
         "bytes": {  # without flushes, and without what messages add
-            "pulled": totals.moved_bytes.miss_pull.tolist(),
+            "pulled": (totals.moved_bytes.miss_pull - totals.unsent_bytes).tolist(),
             "pushed": (totals.moved_bytes.update_push + totals.moved_bytes.evict_push).tolist(),
             "reduced": totals.reduced_bytes.tolist(),
         },

@@ -23,7 +23,7 @@ struct ReportLimits {
   std::uint8_t most_label;
 };
 
-using Transfers = std::array<std::uint64_t, 21>;  // the fields of a TransferCounts
+using Transfers = std::array<std::uint64_t, 22>;  // the fields of a TransferCounts
 
 // The fields of an IterationReport. Columns lie in the message.
 struct ReadReport {

@@ -44,6 +44,8 @@ class TransferCounts(NamedTuple):
     `link_rows_up` are the bytes of rows, and of requests for rows, that the worker sent, `link_rows_down` the bytes of
     rows that it received, from parameter servers and from other workers. They include repeated messages.
 
+    `initial_pull` rows of the miss pulls were never trained: the worker made them, and nothing but requests crossed.
+
     Example:
         >>> esd.TransferCounts(miss_pull=3) + esd.TransferCounts(miss_pull=1, update_push=2)
         TransferCounts(miss_pull=4, update_push=2, evict_push=0, ...)
@@ -70,6 +72,7 @@ class TransferCounts(NamedTuple):
     link_other_down: int = 0
     link_framing_up: int = 0
     link_framing_down: int = 0
+    initial_pull: int = 0
 
     def __add__(self, other: TransferCounts) -> TransferCounts:  # type: ignore[override]  # tuple's + concatenates
         return TransferCounts._make(map(add, self, other))

@@ -59,6 +59,14 @@ TRANSFER_BYTES = Counter(
     ("op", "worker"),
     registry=REGISTRY,
 )
+INITIAL_PULLS = Counter(
+    "esd_initial_pulls_total",
+    "Rows of the miss pulls that were never trained, which each worker made itself: their values did not cross its "
+    "link, but are in esd_transfer_cost_seconds_total. Most of miss_pull of esd_embedding_transfers_total for long: "
+    "most ids come once or twice; --admit-after keeps them out of the table.",
+    ("worker",),
+    registry=REGISTRY,
+)
 DIRECT_ROWS = Counter(
     "esd_direct_rows_total",
     "Rows of the update pushes that each worker sent straight to the worker that trains them next (--direct). Few "
@@ -430,11 +438,11 @@ STORE_SECONDS = Histogram(
 EVERY_SERVICE = (PROCESS, RPCS_HANDLED, RPC_SECONDS)
 BY_SERVICE = {
     "dispatcher": (
-        TRANSFERS, TRANSFER_BYTES, DIRECT_ROWS, DIRECT_BYTES, LINK_BYTES, TRANSFER_COST, SHADOW_TRANSFER_COST,
-        CACHE_LOOKUPS, DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES, MISSING_UPDATES,
-        FLUSHED_AHEAD, SOLVER_SECONDS, SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, EXPIRED_ROWS, ROW_LIMIT, ADMISSION,
-        ADMISSION_ERROR, DISPATCH_WINDOW, STANDSTILL, PLAN_OBSERVERS, PLAN_HISTORY, QUEUED_SAMPLES, LOGGED_SAMPLES,
-        SOURCE_LAG, JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS,
+        TRANSFERS, INITIAL_PULLS, TRANSFER_BYTES, DIRECT_ROWS, DIRECT_BYTES, LINK_BYTES, TRANSFER_COST,
+        SHADOW_TRANSFER_COST, CACHE_LOOKUPS, DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES,
+        MISSING_UPDATES, FLUSHED_AHEAD, SOLVER_SECONDS, SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, EXPIRED_ROWS, ROW_LIMIT,
+        ADMISSION, ADMISSION_ERROR, DISPATCH_WINDOW, STANDSTILL, PLAN_OBSERVERS, PLAN_HISTORY, QUEUED_SAMPLES,
+        LOGGED_SAMPLES, SOURCE_LAG, JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE, ITERATIONS,
         ITERATION_SECONDS, WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(),
         HELD_OUT_ITERATION,
     ),

@@ -173,6 +173,8 @@ def test_counters_equal_what_the_job_says(monitored: Monitored) -> None:
     for operation in ("miss_pull", "update_push", "evict_push", "flush_push"):
         counted = monitored.total(f'esd_embedding_transfers_total{{op="{operation}"}}')
         assert counted == sum(getattr(worker.transfers, operation) for worker in workers)
+    initial = sum(worker.transfers.initial_pull for worker in workers)
+    assert monitored.total("esd_initial_pulls_total") == initial > 0
     for kind in LINK_KINDS:
         for direction in LINK_DIRECTIONS:
             counted = monitored.total(f'esd_link_bytes_total{{op="{kind}_{direction}"}}')

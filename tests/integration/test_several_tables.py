@@ -96,8 +96,9 @@ def assert_no_byte_too_many(result: dict[str, Any], simulated: dict[str, Any], c
     tables = len(case.options.specs)
     frames = 4 * result["iterations"] * case.options.workers * case.shards * tables
     pulled, pushed = (sum(result["bytes"][way]) for way in ("pulled", "pushed"))
-    positions = 4 * sum(result["operations"]["miss_pull"])  # in answers that bring a part of the rows
-    assert 0 <= pulled - sum(simulated["bytes"]["pulled"]) <= positions + 100 * frames
+    assert result["initial_pulls"] == simulated["initial_pulls"]
+    marks = 5 * sum(result["operations"]["miss_pull"])  # in answers that bring a part of the rows, or mark initial ones
+    assert 0 <= pulled - sum(simulated["bytes"]["pulled"]) <= marks + 100 * frames
     flushed = max(spec * 4 * (3 if optimizer is ADAM else 1) + 36 for spec, optimizer in case.options.specs)
     assert (
         0

@@ -170,6 +170,7 @@ class IterationTransfers:
             bytes_reduced=self._mover.reduced_bytes(reduced_floats),
             direct_push=len(plan.direct_pushes),
             bytes_direct=delivered,
+            initial_pull=sum(frame.initial_rows for frame in self._frames()),
         )
 
     def _frames(self) -> Iterator[Frame]:

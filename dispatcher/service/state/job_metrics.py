@@ -213,6 +213,7 @@ def _moved_by(slot: int) -> Sequence[Any]:
         metrics.DIRECT_ROWS.labels(slot),
         metrics.DIRECT_BYTES.labels(slot),
         *(metrics.LINK_BYTES.labels(f"{kind}_{end}", slot) for kind in LINK_KINDS for end in LINK_DIRECTIONS),
+        metrics.INITIAL_PULLS.labels(slot),
     ]
 
 

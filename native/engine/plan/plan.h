@@ -74,6 +74,7 @@ struct DirectSpans {
 struct WorkerPlan {
   TransferSpans update_rows, update_gradients, evict_rows, evict_gradients, drops, discards, pulls;
   Span stateless_pulls;     // u32, by table, of rows without optimizer state
+  Span initial_pulls;       // u32, by table, of rows that were never trained, which are among these
   Span positions, inverse;  // u32
   Span unique_ids, unique_slots, unique_versions, unique_contributors;  // u64, u32, i64, sets
   Span initial_ids;  // u64, ids of the samples that are not admitted; their places follow those of the unique ids

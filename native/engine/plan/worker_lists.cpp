@@ -119,6 +119,7 @@ void WorkerLists::write_pulls(const PreparedBatch& batch, const RowSizes& sizes,
                               WorkerPlan& plan) const {
   plan.pulls = reserve_transfers(arena, pulls[kEarly].size() + pulls[kLate].size(), pulls[kEarly].size());
   plan.stateless_pulls = zero_column(arena.u32, sizes.tables());
+  plan.initial_pulls = zero_column(arena.u32, sizes.tables());
   TransferWriter writer(arena, plan.pulls);
   const std::uint64_t* ids = arena.u64.data() + plan.unique_ids.begin;
   const SlotIndex* slots = arena.u32.data() + plan.unique_slots.begin;
@@ -127,22 +128,27 @@ void WorkerLists::write_pulls(const PreparedBatch& batch, const RowSizes& sizes,
   for (const Timing timing : {kEarly, kLate}) {
     for (const NeedIndex i : pulls[timing]) writer.write(timing, ids[i], slots[i], versions[i]);
   }
-  std::uint32_t* const of_tables = arena.u32.data() + plan.stateless_pulls.begin;
-  const auto count = [&](auto stateless) {
+  const auto count = [&](Span counted, auto counts) {
+    std::uint32_t* const of_tables = arena.u32.data() + counted.begin;
     for (const NeedList& list : pulls) {
       if (sizes.uniform()) {
-        const auto found = std::count_if(list.begin(), list.end(), stateless);
+        const auto found = std::count_if(list.begin(), list.end(), counts);
         of_tables[0] += static_cast<std::uint32_t>(found);
       } else {
-        for (const NeedIndex i : list) of_tables[sizes.table_of(ids[i])] += stateless(i);
+        for (const NeedIndex i : list) of_tables[sizes.table_of(ids[i])] += counts(i);
       }
     }
   };
-  const auto initial = [&](NeedIndex i) { return pulled_stateless(contributors[i], versions[i], 0); };
-  const auto any = [&](NeedIndex i) {
-    return pulled_stateless(contributors[i], versions[i], batch.states[needs[i].row].trainings);
+  const auto count_both = [&](auto trainings) {
+    count(plan.stateless_pulls,
+          [&](NeedIndex i) { return pulled_stateless(contributors[i], versions[i], trainings(i)); });
+    count(plan.initial_pulls, [&](NeedIndex i) { return pulled_initial(versions[i], trainings(i)); });
   };
-  continued ? count(any) : count(initial);
+  if (continued) {
+    count_both([&](NeedIndex i) -> std::uint32_t { return batch.states[needs[i].row].trainings; });
+  } else {
+    count_both([](NeedIndex) -> std::uint32_t { return 0; });
+  }
 }
 
 void WorkerLists::write_samples(const std::vector<SampleIndex>& samples, const PreparedBatch& batch, Arena& arena,

@@ -168,7 +168,7 @@ nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> IterationColumns::figures() co
 }
 
 IterationColumns::PerTable IterationColumns::table_counts() const {
-  constexpr std::size_t kLookups = 5, kHits = 6, kStateless = 7, kKinds = 8;
+  constexpr std::size_t kLookups = 5, kHits = 6, kStateless = 7, kInitial = 8, kKinds = 9;
   const std::size_t n = size(), tables = plans_.tables;
   std::vector<std::int64_t> counts(tables * kKinds * n);
   for (std::size_t j = 0; j < n; ++j) {
@@ -191,6 +191,7 @@ IterationColumns::PerTable IterationColumns::table_counts() const {
       of_table[kLookups * n] -= at(plan.idle, t);
       of_table[kHits * n] = of_table[kLookups * n] - (of_table[0] - at(plan.idle_pulls, t));
       of_table[kStateless * n] = at(plan.stateless_pulls, t);
+      of_table[kInitial * n] = at(plan.initial_pulls, t);
     }
   }
   return to_numpy(std::move(counts), tables, kKinds, n);

@@ -67,12 +67,17 @@ struct RowState {
 };
 static_assert(sizeof(RowState) == (kMaxWorkers <= 64 ? 32 : 48));
 
-// Whether a worker that pulls a row at this full version, for a training by `trainers`, gets no optimizer state: the
-// server takes the step of a split row, and a row that was never trained has none but zeros. Of a row that continues an
-// earlier life the server knows that, and here it is an estimate by the row's trainings in all lives.
-inline bool pulled_stateless(WorkerSet trainers, std::int64_t full_version, std::uint32_t trainings) {
+// Whether a row that is pulled at this full version was never trained, so that the worker makes it. Of a row that continues
+// an earlier life the server knows that, and here it is an estimate by the row's trainings in all lives.
+inline bool pulled_initial(std::int64_t full_version, std::uint32_t trainings) {
   const bool untrained = (full_version & kMaxVersion) == 0, continued = continues(life_of(full_version));
-  return trainers.several() | (untrained & (!continued | (trainings == 0)));
+  return untrained & (!continued | (trainings == 0));
+}
+
+// Whether a worker that pulls a row for a training by `trainers` needs no optimizer state: the server takes the step of a
+// split row, and an initial row has none but zeros.
+inline bool pulled_stateless(WorkerSet trainers, std::int64_t full_version, std::uint32_t trainings) {
+  return trainers.several() | pulled_initial(full_version, trainings);
 }
 
 }  // namespace esd

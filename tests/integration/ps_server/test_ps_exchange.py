@@ -419,6 +419,31 @@ async def test_rows_come_without_their_optimizer_state_where_that_is_not_wanted(
     assert got == {0: rows[0].tobytes(), 1: b"", 2: rows[1, : SPEC.dimension].tobytes(), 3: b""}
 
 
+async def test_rows_without_trainings_are_marked_in_place_of_being_sent(client, stream):
+    """In every life: what the store holds of an earlier one counts where the life continues it, and else does not."""
+    life = 2**30
+    await stream.write(frame(1, row_push([1, 2, 3], 1, [[1.0], [2.0], [3.0]])))
+    await stream.answer(1)
+    pull = ([1, 2, 3, 4, 5, 6], [1, life, 2 * life, 0, life, 2 * life])
+    await stream.write(frame(2, pull=pull, stateless=2))
+    answers = await stream.answer(2)
+    assert b"".join(answer.initial for answer in answers) == b"\0\0\1\1\1\1"
+    rows = np.frombuffer(b"".join(answer.rows for answer in answers), np.float32).reshape(2, SPEC.row_width)
+    assert rows[:, 0].tolist() == [1, 2]
+
+
+async def test_a_client_makes_initial_rows_with_the_bits_of_the_server(client):
+    ids = np.arange(100, dtype=np.uint64)
+    rows = np.full((100, SPEC.row_width), np.nan, np.float32)
+    pushed = RowBlock(ids[:10], np.ones(10, np.int64), np.ones((10, SPEC.row_width), np.float32))
+    await client.push(Parcel(pushed))
+    await client.pull(ids, np.where(ids < 10, 1, 0), rows)
+    assert not rows[10:, SPEC.dimension :].any()
+    versions, values = await client.look_up(ids)
+    assert versions.tolist() == [1] * 10 + [0] * 90
+    np.testing.assert_array_equal(rows[:, : SPEC.dimension], values)
+
+
 async def test_no_more_rows_than_all_come_without_state(stream):
     await stream.write(frame(1, row_push([1], 1, 1.0), pull=([1, 2], [1, 0]), stateless=3))
     with pytest.raises(InvalidArgument, match=r"pulls\.stateless is 3, the frame pulls only 2 rows"):

@@ -16,7 +16,7 @@ from esd.services.domain.jobs import ModelSpec
 from esd.services.domain.plans import EndOfStream, IterationPlan
 from esd.services.domain.reports import TransferCounts
 from esd.services.domain.sync import OnDemand
-from esd.services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.services.domain.tables import ROW_KEY_BYTES, OptimizerKind, OptimizerSpec
 from tests.integration.worker.small import small_job, small_stream, stored_model
 from tests.support.cuttable_proxy import cuttable_proxy
 from tests.support.reference import train_reference
@@ -48,11 +48,21 @@ def planned(script):
 
 
 def asked_and_answered(script, table):
-    """The bytes of a script's pulls, without the framing of messages: ids, versions, and rows or their values."""
+    """The bytes of a script's pulls, without the framing of messages: ids, versions, and rows or their values.
+
+    Rows that were never trained are asked for and not sent.
+    """
     plans = [message for message in script if isinstance(message, IterationPlan)]
     stateless = sum(int(plan.stateless_pulls().sum()) for plan in plans)
     whole = planned(script)["miss_pull"] - stateless
-    return stateless * table.value_transfer_bytes + whole * table.row_transfer_bytes
+    unsent = initial_pulls(script) * (table.value_transfer_bytes - ROW_KEY_BYTES)
+    return stateless * table.value_transfer_bytes + whole * table.row_transfer_bytes - unsent
+
+
+def initial_pulls(script):
+    """The pulls of a script's plans of rows that were never trained."""
+    plans = [message for message in script if isinstance(message, IterationPlan)]
+    return sum(int((plan.pulls.versions == 0).sum()) for plan in plans)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +98,7 @@ async def test_workers_train_the_model_of_one_machine(
         assert plan["miss_pull"]
         assert plan["flush_push"]
         assert plan["evict_push"]
+        assert transfers.initial_pull == initial_pulls(script) > 0
         moved = asked_and_answered(script, job.table)
         assert moved < transfers.bytes_pulled < moved + 60 * (plan["miss_pull"] + ITERATIONS)
     assert_reports_score_every_sample(dispatcher, batches)

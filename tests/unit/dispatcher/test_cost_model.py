@@ -49,12 +49,12 @@ def test_a_link_takes_the_time_of_all_its_operations():
 
 
 class Columns:
-    """Of two workers: 5 and 1 pulls, of which 2 and 0 without state; update pushes of 2 rows and 3 gradients; evict
-    pushes of 1 row and 4 gradients.
+    """Of two workers: 5 and 1 pulls, of which 2 and 0 without state, 1 of these of an initial row; update pushes of 2
+    rows and 3 gradients; evict pushes of 1 row and 4 gradients.
     """
 
     counts = np.array([[5, 1], [2, 0], [3, 0], [1, 0], [4, 1], [9, 9], [9, 9]])
-    table_counts = np.array([[*counts[:5], [9, 9], [9, 9], [2, 0]]])
+    table_counts = np.array([[*counts[:5], [9, 9], [9, 9], [2, 0], [1, 0]]])
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,11 @@ def test_a_row_moves_with_its_state_and_parts_move_without_it(kind, row):
     assert moved.miss_pull.tolist() == [3 * (row + 16) + 2 * (64 + 16), row + 16]
     assert moved.update_push.tolist() == [2 * (row + 16) + 3 * (64 + 32), 0]
     assert moved.evict_push.tolist() == [row + 16 + 4 * (64 + 32), 64 + 32]
+    assert sizes.unsent_bytes(Columns).tolist() == [64, 0], "the values alone: it is asked for"
+    up, gradients, down = (part.tolist() for part in sizes.carried_bytes(Columns))
+    assert up == [5 * 16 + 3 * (row + 16), 16]
+    assert gradients == [7 * (64 + 32), 64 + 32]
+    assert down == [3 * row + 64, row]
     assert sizes.gradient_shares == ((64 + 32) / (row + 16),)
     assert sizes.value_shares == ((64 + 16) / (row + 16),)
 

@@ -26,7 +26,7 @@ def test_every_byte_counts_once(make_job, make_batches, way, sync):
     totals = simulate(Planner(job, BANDWIDTHS, [40] * 4), batches, sample_seconds=[1e-5] * 4, warm_up=70, link=link)
 
     of_rows = link.counted["rows", "up"] + link.counted["rows", "down"] + link.counted["gradients", "up"]
-    np.testing.assert_array_equal(of_rows, totals.moved_bytes.total)
+    np.testing.assert_array_equal(of_rows, totals.moved_bytes.total - totals.unsent_bytes)
     assert link.counted["gradients", "up"].any()
     assert link.counted["plans", "down"].sum() == totals.plan_bytes
     dense = 10 * way.sent_bytes(way.dense_floats(SHAPES, job.model.dense_optimizer.moments), 4) + totals.reduced_bytes
@@ -42,14 +42,17 @@ def test_the_makespan_has_all_of_them(make_job, make_batches):
     job = replace(make_job(mechanism="random"), dense_sum=ServerSum())
     batches = list(make_batches(12, samples=16, fields=3, rows=80, seed=6))
     planner = Planner(job, BANDWIDTHS, [40] * 4)
-    expected = 0.0
+    expected, unsent = 0.0, 0
     for batch in batches:
         decision = planner.plan(batch)
         plans = np.array([len(message) for message in decision.messages])
-        carried = decision.moved_bytes.total + plans + 4 * (300 * 100 + 300)
+        carried = decision.moved_bytes.total - decision.unsent_bytes + plans + 4 * (300 * 100 + 300)
         expected += float((carried / BANDWIDTHS + 1e-5 * decision.workloads).max())
+        unsent += decision.unsent_bytes
     link = LinkBytes(job, SHAPES)
-    simulate(Planner(job, BANDWIDTHS, [40] * 4), batches, sample_seconds=[1e-5] * 4, link=link)
+    totals = simulate(Planner(job, BANDWIDTHS, [40] * 4), batches, sample_seconds=[1e-5] * 4, link=link)
+    assert unsent.tolist() == totals.unsent_bytes.tolist() == (4 * job.table.dimension * totals.initial_pulls).tolist()
+    assert unsent.any()
     assert link.makespan_seconds == pytest.approx(expected)
 
 

@@ -307,8 +307,8 @@ def test_a_big_row_makes_room_for_small_ones() -> None:
     engine.prepare(ids([3, SECOND_TABLE + 4]))
     plans = engine.commit(workers(0))
     assert plans.table_counts.tolist() == [
-        [[1], [0], [0], [1], [0], [1], [0], [1]],
-        [[1], [0], [0], [0], [0], [1], [0], [1]],
+        [[1], [0], [0], [1], [0], [1], [0], [1], [1]],
+        [[1], [0], [0], [0], [0], [1], [0], [1], [1]],
     ]
     (plan,) = plans
     assert plan["evict_rows"]["ids"].tolist() == [1]  # as old as row 2, and enough

@@ -127,15 +127,17 @@ def run_both(
     by_worker = list(plans)  # once: all columns are made anew whenever somebody asks for a worker's
     assert plans.table_counts[:, :5].sum(axis=0).tolist() == plans.counts[:5].tolist()
     assert_lookups(plans, by_worker, reference)
-    sizes = np.array(reference.table_sizes or [1]) @ plans.table_counts.swapaxes(0, 1)  # [8, n]
+    sizes = np.array(reference.table_sizes or [1]) @ plans.table_counts.swapaxes(0, 1)  # [9, n]
     pushed = trained if reference.push_trained else sizes[1:3].sum(axis=0)
     if limits is None and not reference.replicated_room:  # a preview knows nothing of what others are to have
         assert moved.tolist() == (sizes[0] + pushed).tolist()
-    for plan, counts in zip(by_worker, plans.table_counts[:, 7].T.tolist(), strict=True):
+    for plan, counts in zip(by_worker, plans.table_counts[:, 7:].T.tolist(), strict=True):
         trainers = dict(zip(plan["unique_ids"].tolist(), listed(plan["unique_contributors"]), strict=True))
-        pulled = zip(plan["pulls"]["ids"].tolist(), plan["pulls"]["versions"].tolist(), strict=True)
-        stateless = [x for x, version in pulled if trainers[x].bit_count() > 1 or version % 2**30 == 0]
-        assert counts == [sum(reference.table(x) == table for x in stateless) for table in range(len(counts))]
+        pulled = dict(zip(plan["pulls"]["ids"].tolist(), plan["pulls"]["versions"].tolist(), strict=True))
+        initial = {x for x, version in pulled.items() if version % 2**30 == 0}
+        stateless = initial | {x for x in pulled if trainers[x].bit_count() > 1}
+        for which, of_tables in zip((stateless, initial), counts, strict=True):
+            assert of_tables == [sum(reference.table(x) == table for x in which) for table in range(len(of_tables))]
     used = [set(plan["unique_ids"][plan["inverse"]].tolist()) - had_replicated for plan in by_worker]
     assert trained.tolist() == [sum(map(reference.size, ids)) for ids in used]
     assert_plans(by_worker, reference.commit(assignment.tolist(), limits))
