@@ -65,8 +65,9 @@ def duplex_seconds(
     for iteration, (batch, later) in enumerate(batches):
         if iteration in feedback:
             planner.observe(feedback[iteration])
-        moved = planner.plan(batch, later).moved_bytes
-        busiest = np.maximum(moved.miss_pull, moved.update_push + moved.evict_push)
+        decision = planner.plan(batch, later)
+        moved = decision.moved_bytes
+        busiest = np.maximum(moved.miss_pull - decision.unsent_bytes, moved.update_push + moved.evict_push)
         seconds.append(float((busiest / np.array(planner.bandwidths)).max()))
     return np.array(seconds)
 

@@ -156,7 +156,7 @@ def simulated(chosen: RunOptions, profile: Profile, footprint: Footprint, batch:
         cache_rows=cache_rows,
         seconds=seconds / totals.samples,
         cost_seconds=totals.cost_seconds / totals.samples,
-        bytes=float(totals.moved_bytes.total.sum()) / totals.samples,
+        bytes=float((totals.moved_bytes.total - totals.unsent_bytes).sum()) / totals.samples,
         hit_ratio=totals.hit_ratio,
     )
 

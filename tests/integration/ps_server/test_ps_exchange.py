@@ -420,7 +420,7 @@ async def test_rows_come_without_their_optimizer_state_where_that_is_not_wanted(
 
 
 async def test_rows_without_trainings_are_marked_in_place_of_being_sent(client, stream):
-    """In every life: what the store holds of an earlier one counts where the life continues it, and else does not."""
+    """In every life: the stored row of an earlier life counts where the pulled one continues it, and else does not."""
     life = 2**30
     await stream.write(frame(1, row_push([1, 2, 3], 1, [[1.0], [2.0], [3.0]])))
     await stream.answer(1)
