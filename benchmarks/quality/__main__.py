@@ -27,10 +27,11 @@ from rich.table import Table
 from benchmarks.quality import cluster, plain_torch
 from benchmarks.quality.means import apart
 from benchmarks.quality.plain_models import PLAIN_MODELS
-from benchmarks.quality.samples import BATCH, DATA, load
+from benchmarks.quality.samples import DATA, load
 from esd.run.options import RunOptions
 from esd.services.domain.tables import OptimizerKind
 
+BATCH, ITERATIONS = 1024, 80
 OPTIONS = RunOptions(
     workers=2,
     links="10g",
@@ -80,7 +81,7 @@ def _read(results: Path) -> list[Run]:
 
 def _train(data: str, model: str, side: str, seeds: list[int], results: Path) -> list[Run]:
     """Trains with each of the seeds, and writes down every run as soon as it is over."""
-    options, samples = replace(OPTIONS, model=model), load(data, history=model == "tbsm")
+    options, samples = replace(OPTIONS, model=model), load(data, BATCH, ITERATIONS, history=model == "tbsm")
     made: list[Run] = []
     results.parent.mkdir(parents=True, exist_ok=True)
 
@@ -92,11 +93,17 @@ def _train(data: str, model: str, side: str, seeds: list[int], results: Path) ->
         print(made[-1], file=sys.stderr)
 
     if side == "esd":
-        cluster.train(samples, options, seeds, lambda seed, of: keep(seed, of.auc, of.normalised_entropy))
+        cluster.train(samples, options, seeds, lambda seed, made: keep(seed, *figures_of(made)))
     else:
         for seed in seeds:
             keep(seed, *plain_torch.train(samples, replace(options, seed=seed)))
     return made
+
+
+def figures_of(evaluations: cluster.Evaluations) -> tuple[float, float]:
+    """Returns AUC and normalised entropy of the trained model."""
+    last = evaluations[-1].quality
+    return last.auc, last.normalised_entropy
 
 
 def compared(runs: list[Run], data: str, model: str, seeds: int) -> Run:

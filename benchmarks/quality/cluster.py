@@ -8,19 +8,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.quality.samples import Samples, batches
+from benchmarks.quality.samples import Samples
 from esd.run.cluster import LocalServices
 from esd.run.driver import drive
 from esd.run.held_out import watched
 from esd.run.options import RunOptions
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.domain.state import Quality
+from esd.services.domain.state import Evaluation
 
-Tell = Callable[[int, Quality], None]
+Evaluations = Sequence[Evaluation]
+Tell = Callable[[int, Evaluations], None]
 
 
 def train(samples: Samples, chosen: RunOptions, seeds: Sequence[int], tell: Tell) -> None:
-    """Trains a model with each seed, in a table of its own, and tells seed and figures of the held-out samples."""
+    """Trains a model with each seed, in a table of its own, and tells seed and evaluations by the held-out samples."""
     with tempfile.TemporaryDirectory(prefix="esd-quality-") as logs:
         asyncio.run(_train(samples, chosen, seeds, tell, Path(logs)))
 
@@ -46,7 +47,8 @@ async def _train(samples: Samples, chosen: RunOptions, seeds: Sequence[int], tel
                 parameter_servers=tuple(server.address for server in cluster.parameter_servers),
                 table=f"seed-{seed}",
             )
-            async with watched(chosen, job, batches(samples.held_out), client) as held_out:
-                await drive(client, job, batches(samples.trained), held_out=held_out)
+            async with watched(chosen, job, samples.held_out_batches(), client) as held_out:
+                final = await drive(client, job, samples.batches(), held_out=held_out)
                 assert held_out is not None  # noqa: S101 - there are samples
-                tell(seed, held_out.evaluations[-1].quality)
+                await held_out.finish(final.iterations_confirmed)
+                tell(seed, held_out.evaluations)

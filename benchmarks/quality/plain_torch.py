@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.quality.plain_models import PLAIN_MODELS
-from benchmarks.quality.samples import HISTORY, Samples, batches
+from benchmarks.quality.samples import HISTORY, Samples
 from esd.run.model import parse_hidden
 from esd.run.options import RunOptions
 from esd.services.domain.batches import SampleBatch
@@ -44,7 +44,7 @@ def train(samples: Samples, chosen: RunOptions) -> tuple[float, float]:
         rows = table(padded)
         return model(rows[:, : len(names)], dense, rows[:, len(names) :], mask[:, len(names) :])
 
-    for batch in batches(samples.trained):
+    for batch in samples.batches():
         for optimizer in optimizers:
             optimizer.zero_grad()
         labels = torch.from_numpy(batch.labels[:, 0])
@@ -53,7 +53,7 @@ def train(samples: Samples, chosen: RunOptions) -> tuple[float, float]:
             optimizer.step()
 
     with torch.inference_mode():
-        logits = torch.cat([logits_of(batch) for batch in batches(samples.held_out)]).double()
+        logits = torch.cat([logits_of(batch) for batch in samples.held_out_batches()]).double()
     labels = torch.from_numpy(samples.held_out.labels[:, 0]).double()
     loss = functional.binary_cross_entropy_with_logits(logits, labels)
     entropy = functional.binary_cross_entropy(labels.mean().expand_as(labels), labels)

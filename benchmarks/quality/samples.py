@@ -15,9 +15,7 @@ from esd.run.stream import first_samples
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.features import Feature, Pooling
 
-BATCH = 1024  # samples of an iteration
-TRAINED = 80 * BATCH
-HELD_OUT = 16 * BATCH  # those that follow
+HELD_OUT = 16_384  # samples that follow those that are trained
 HISTORY = 8
 
 # The feature that owns a history, the listed feature, and whether only samples with the label are in it.
@@ -32,21 +30,35 @@ class Samples:
     Attributes:
         features: features of the samples. A history is the last feature, and lists earlier values of the first one.
         dense_features: names of the d dense features.
+        batch: samples of an iteration.
         trained: samples in training order.
         held_out: samples by which the trained model is judged.
     """
 
     features: tuple[Feature, ...]
     dense_features: tuple[str, ...]
+    batch: int
     trained: SampleBatch
     held_out: SampleBatch
 
+    def batches(self) -> list[SampleBatch]:
+        """Cuts the samples that are trained into global batches."""
+        return _cut(self.trained, self.batch)
+
+    def held_out_batches(self) -> list[SampleBatch]:
+        """Cuts the samples that judge the model into batches of the same size."""
+        return _cut(self.held_out, self.batch)
+
+
+def _cut(samples: SampleBatch, size: int) -> list[SampleBatch]:
+    return [samples[start : start + size] for start in range(0, len(samples), size)]
+
 
 @cache
-def load(data: str, *, history: bool) -> Samples:
+def load(data: str, batch: int, iterations: int, *, history: bool = False) -> Samples:
     """Reads the first samples of a data set, on demand with a history of each plane or household."""
-    dataset = open_data(data, BATCH, seed=0)
-    read = list(first_samples(dataset, TRAINED + HELD_OUT))
+    dataset, trained = open_data(data, batch, seed=0), batch * iterations
+    read = list(first_samples(dataset, trained + HELD_OUT))
     features, dense_features = dataset.features, dataset.dense_features
     if history:
         of_whom, of_what, liked = _HISTORIES[data]
@@ -56,12 +68,7 @@ def load(data: str, *, history: bool) -> Samples:
         read = with_history(read, order, order.index(names.index(of_whom)), liked=liked)
         features = (*(features[at] for at in order), Feature("history", 0, Pooling.LIST, HISTORY))
     samples = SampleBatch.concatenate(read)
-    return Samples(features, dense_features, samples[:TRAINED], samples[TRAINED:])
-
-
-def batches(samples: SampleBatch) -> list[SampleBatch]:
-    """Cuts samples into the global batches."""
-    return [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]
+    return Samples(features, dense_features, batch, samples[:trained], samples[trained:])
 
 
 def with_history(read: list[SampleBatch], order: list[int], owner: int, *, liked: bool) -> list[SampleBatch]:

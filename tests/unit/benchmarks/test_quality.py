@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from benchmarks.quality import cluster, dense
 from benchmarks.quality import samples as made
 from benchmarks.quality.__main__ import compared
 from benchmarks.quality.plain_models import PLAIN_MODELS
@@ -61,3 +65,23 @@ def test_means_are_apart_by_their_standard_error() -> None:
     assert row["auc"]["esd"] == pytest.approx({"mean": 0.7, "spread": 0.1})
     assert row["auc"]["t"] == pytest.approx(0.1 / math.sqrt(2 * 0.01 / 3))
     assert math.isnan(row["normalised_entropy"]["t"])
+
+
+def test_a_cluster_is_judged_at_every_evaluation_and_in_the_end() -> None:
+    samples, told = made.load("flights", dense.BATCH, 6), {}
+    options = replace(dense.OPTIONS, dim=8, hidden="8", evaluate_every=4)
+    cluster.train(samples, options, [3, 4], lambda seed, evaluations: told.update({seed: list(evaluations)}))
+    assert list(told) == [3, 4]
+    assert all([each.iteration for each in evaluations] == [4, 6] for evaluations in told.values())
+    (first, last), (other, _) = told.values()
+    assert first.quality.auc != last.quality.auc != other.quality.auc
+
+
+def test_a_way_to_sum_is_judged_with_each_seed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr(sys, "argv", ["dense", "--data", "flights", "--iterations", "6", "--seeds", "2"])
+    dense.main()
+    found = json.loads(capsys.readouterr().out)
+    assert found["iterations"] == 6
+    exact, factors = found["auc"]["server"], found["auc"]["low-rank:8"]
+    assert 0.4 < exact["mean"] < 0.7
+    assert 0 < abs(exact["mean"] - factors["mean"]) < 0.1
