@@ -11,24 +11,19 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from benchmarks.services_on_machines import ESD, WorkerLink, dispatcher_at, server_at, services
 from esd.run.links import parse_links
 from esd.services.domain.reports import LINK_DIRECTIONS
 from testbed.cards import Cable, Machine, machines
 
-_ESD = str(Path(sys.executable).with_name("esd"))
-_DISPATCHER, _SERVER = 50051, 50052  # ports in a namespace of their own
 _WAITS = ("plan_wait", "push", "pull", "all_reduce")
 _LONGEST_RUN = 1800.0  # seconds
-_LONGEST_END = 20.0
 KERNEL, WORKERS = "kernel", "workers"  # which hold the links to their speeds
 _FASTEST = 125e6  # bytes per second of a card where the workers hold their links
 
@@ -72,8 +67,8 @@ def measure(options: argparse.Namespace, dense: str, held_by: str, logs: Path) -
     speeds = parse_links(options.links, options.workers)
     cable = Cable(options.round_trip / 1000, options.lose_one_in, options.congestion)
     cards = speeds if held_by == KERNEL else [_FASTEST] * len(speeds)
-    shaping = "--no-shape-link" if held_by == KERNEL else "--shape-link"
-    with machines(cards, cable) as (hub, workers), _services(hub, workers, speeds, shaping, options.cache_rows, logs):
+    links = [WorkerLink(speed, options.cache_rows, shaped=held_by == WORKERS) for speed in speeds]
+    with machines(cards, cable) as (hub, workers), services(hub, workers, links, logs):
         before = [machine.carried(hub) for machine in workers]
         result = _train(hub, options, dense)
         after = [machine.carried(hub) for machine in workers]
@@ -101,48 +96,12 @@ def _counted(result: dict[str, Any], direction: str, iterations: int) -> dict[st
     return {kind: [size // iterations for size in carried[direction]] for kind, carried in result["link_bytes"].items()}
 
 
-@contextmanager
-def _services(
-    hub: Machine, workers: Sequence[Machine], speeds: Sequence[float], shaping: str, cache_rows: int, logs: Path
-) -> Iterator[None]:
-    """Runs a parameter server and a dispatcher at the switch, and the workers; returns when all are ready."""
-    with ExitStack() as stack:
-        started: dict[str, subprocess.Popen[str]] = {}
-
-        def serve(machine: Machine, name: str, *arguments: str) -> None:
-            log = stack.enter_context((logs / f"{name}.log").open("w"))
-            command = machine.command(_ESD, "serve", *arguments, "--metrics-port", "none")
-            started[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - ours
-            stack.callback(_end, started[name])
-
-        serve(hub, "ps", "ps", "--listen", f"{hub.address}:{_SERVER}")
-        serve(hub, "dispatcher", "dispatcher", "--listen", f"{hub.address}:{_DISPATCHER}")
-        for machine, speed in zip(workers, speeds, strict=True):
-            name = f"worker-{machine.address}"
-            places = ("--listen", f"{machine.address}:0", "--dispatcher", f"{hub.address}:{_DISPATCHER}")
-            link = ("--link", repr(speed), shaping, "--cache-rows", str(cache_rows), "--peer-timeout", "300")
-            serve(machine, name, "worker", "--name", name, *places, *link)
-        for name, process in started.items():
-            if '"ready"' not in process.stdout.readline():  # type: ignore[union-attr] # it is a pipe
-                raise RuntimeError(f"{name} has not started: {(logs / f'{name}.log').read_text()}")
-        yield
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.communicate(timeout=_LONGEST_END)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-
-
 def _train(hub: Machine, options: argparse.Namespace, dense: str) -> dict[str, Any]:
-    services = ("--dispatcher", f"{hub.address}:{_DISPATCHER}", "--parameter-servers", f"{hub.address}:{_SERVER}")
+    services = ("--dispatcher", dispatcher_at(hub), "--parameter-servers", server_at(hub))
     job = ("--data", options.data, "--model", "wdl", "--dim", str(options.dim), "--hidden", options.hidden)
     way = ("--mechanism", options.mechanism, "--dense", dense, "--checkpoint-every", "0")
     size = ("--workers", str(options.workers), "--batch", "64", "--iterations", str(options.iterations))
-    command = hub.command(_ESD, "train", *services, *job, *way, *size, "--json")
+    command = hub.command(ESD, "train", *services, *job, *way, *size, "--json")
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=_LONGEST_RUN)  # noqa: S603
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result

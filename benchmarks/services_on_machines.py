@@ -1,0 +1,85 @@
+"""The services of a cluster on machines with one network card each (testbed/cards.py)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.cards import Machine
+
+ESD = str(Path(sys.executable).with_name("esd"))
+_DISPATCHER, _SERVER = 50051, 50052  # ports in a namespace of their own
+_LONGEST_END = 20.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLink:
+    """A worker on a machine.
+
+    Attributes:
+        speed: of its link, bytes per second.
+        cache_rows: of its cache.
+        shaped: whether the worker holds its link to its speed; if not, its card does.
+    """
+
+    speed: float
+    cache_rows: int
+    shaped: bool = False
+
+
+def dispatcher_at(hub: Machine) -> str:
+    """Returns the address of the dispatcher."""
+    return f"{hub.address}:{_DISPATCHER}"
+
+
+def server_at(hub: Machine) -> str:
+    """Returns the address of the parameter server."""
+    return f"{hub.address}:{_SERVER}"
+
+
+@contextmanager
+def services(
+    hub: Machine, workers: Sequence[Machine], links: Sequence[WorkerLink], logs: Path
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """Runs a parameter server and a dispatcher at the switch, and the workers.
+
+    Yields:
+        The processes of parameter server, dispatcher and workers in order, when all are ready.
+
+    Raises:
+        RuntimeError: one has not started; the message has its log.
+    """
+    with ExitStack() as stack:
+        started: dict[str, subprocess.Popen[str]] = {}
+
+        def serve(machine: Machine, name: str, *arguments: str) -> None:
+            log = stack.enter_context((logs / f"{name}.log").open("w"))
+            command = machine.command(ESD, "serve", *arguments, "--metrics-port", "none")
+            started[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - ours
+            stack.callback(_end, started[name])
+
+        serve(hub, "ps", "ps", "--listen", server_at(hub))
+        serve(hub, "dispatcher", "dispatcher", "--listen", dispatcher_at(hub))
+        for machine, link in zip(workers, links, strict=True):
+            name = f"worker-{machine.address}"
+            places = ("--listen", f"{machine.address}:0", "--dispatcher", dispatcher_at(hub))
+            shaping = "--shape-link" if link.shaped else "--no-shape-link"
+            held = ("--link", repr(link.speed), shaping, "--cache-rows", str(link.cache_rows), "--peer-timeout", "300")
+            serve(machine, name, "worker", "--name", name, *places, *held)
+        for name, process in started.items():
+            if '"ready"' not in process.stdout.readline():  # type: ignore[union-attr] # it is a pipe
+                raise RuntimeError(f"{name} has not started: {(logs / f'{name}.log').read_text()}")
+        yield list(started.values())
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.communicate(timeout=_LONGEST_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
