@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -96,7 +97,10 @@ class Parameters:
 
     Attributes:
         dense: float32 [P], the dense parameters.
+        dimension: D, values of a row.
     """
+
+    dimension = DIM
 
     def __init__(self, shapes: Shapes) -> None:
         chance = np.random.default_rng(0)
@@ -134,6 +138,26 @@ class Parameters:
         return np.array([self._places[number] for number in ids.tolist()], np.int64)
 
 
+class Served(Protocol):
+    """The parameters that a server trains.
+
+    Attributes:
+        dimension: D, values of a row.
+    """
+
+    dimension: int
+
+    @property
+    def dense(self) -> Floats:
+        """The dense parameters, float32 [P]."""
+
+    def look_up(self, ids: Ids) -> Floats:
+        """Returns rows, float32 [i, D]. Several threads call it at once."""
+
+    def train(self, parts: Sequence[Sent]) -> None:
+        """Trains all parameters by the gradients of one iteration."""
+
+
 class PlainServer:
     """Trains with the gradients of all workers, until the first one leaves.
 
@@ -142,7 +166,7 @@ class PlainServer:
         parameters: of the model.
     """
 
-    def __init__(self, workers: int, parameters: Parameters) -> None:
+    def __init__(self, workers: int, parameters: Served) -> None:
         self._parameters = parameters
         self._parts: list[Sent | None] = [None] * workers
         self._left = False  # whether a worker had left when all came
@@ -173,11 +197,11 @@ class PlainServer:
         finally:
             connection.close()
 
-    @staticmethod
-    def _received(messages: Messages, ids: Ids) -> tuple[Sent | None, Ids]:
+    def _received(self, messages: Messages, ids: Ids) -> tuple[Sent | None, Ids]:
         """Returns the gradients of the last ids and the ids of the next samples, or None when the worker has left."""
         try:
-            return Sent(ids, messages.floats().reshape(-1, DIM), messages.floats()), messages.ids()
+            rows = messages.floats().reshape(-1, self._parameters.dimension)
+            return Sent(ids, rows, messages.floats()), messages.ids()
         except (EOFError, ConnectionError):
             return None, ids
 

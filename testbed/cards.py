@@ -13,7 +13,7 @@ from itertools import chain
 from testbed.native_targets import built
 
 _NETWORK = "10.98.0"  # in the namespaces only, so that nothing outside them has to be free
-_CARD, _BRIDGE = "eth0", "switch"
+CARD, _BRIDGE = "eth0", "switch"  # network devices: of a machine, and of the switch
 _BURST = "128kb"  # two full segments of 64 KiB (TCP segmentation offload)
 _QUEUE = "50ms"  # the longest time of a packet in the queue, as in deploy/shape
 
@@ -42,7 +42,7 @@ class Machine:
         They count the headers of every packet. The interface counts one header for up to 64 KiB, which a real card
         would have cut into packets of 1,500 bytes.
         """
-        ends = ((self.namespace, _CARD), (hub.namespace, self.port))
+        ends = ((self.namespace, CARD), (hub.namespace, self.port))
         shown = (_run("tc", "-json", "-statistics", "-netns", name, "qdisc", "show", "dev", end) for name, end in ends)
         sent, received = (int(json.loads(each)[0]["bytes"]) for each in shown)
         return sent, received
@@ -86,7 +86,7 @@ def machines(speeds: Sequence[float], cable: Cable = Cable()) -> Iterator[tuple[
         others = [_machine(stack, f"machine{number}", 10 + number, port) for number, port in enumerate(ports)]
         if not (cable.round_trip or cable.lose_one_in):
             for machine, port in zip(others, ports, strict=True):
-                ends = ("link", "add", _CARD, "type", "veth", "peer", "name", port, "netns", hub.namespace)
+                ends = ("link", "add", CARD, "type", "veth", "peer", "name", port, "netns", hub.namespace)
                 _run("ip", "-netns", machine.namespace, *ends)
         else:
             _lay(stack, cable, hub, dict(zip(ports, others, strict=True)))
@@ -108,7 +108,7 @@ def _machine(stack: ExitStack, name: str, number: int = 0, port: str = "") -> Ma
 
 def _lay(stack: ExitStack, cable: Cable, hub: Machine, others: Mapping[str, Machine]) -> None:
     """Lays cables with a delay from ports of the switch to machines. A process carries their frames."""
-    ends = [(hub.namespace, port, machine.namespace, _CARD) for port, machine in others.items()]
+    ends = [(hub.namespace, port, machine.namespace, CARD) for port, machine in others.items()]
     delay = (f"{cable.round_trip / 2 * 1e6:.0f}", str(cable.lose_one_in))
     command = [str(built("delayed_wire", "yardsticks")), *delay, *chain.from_iterable(ends)]
     process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
@@ -120,9 +120,9 @@ def _lay(stack: ExitStack, cable: Cable, hub: Machine, others: Mapping[str, Mach
 def _connect(machine: Machine, hub: Machine, port: str, speed: float) -> None:
     """Puts a machine at a port of the switch. Both ends of its cable keep the speed."""
     _run("ip", "-netns", hub.namespace, "link", "set", port, "master", _BRIDGE, "up")
-    _run("ip", "-netns", machine.namespace, "address", "add", f"{machine.address}/24", "dev", _CARD)
-    _run("ip", "-netns", machine.namespace, "link", "set", _CARD, "up")
-    for end, device in ((machine, _CARD), (hub, port)):
+    _run("ip", "-netns", machine.namespace, "address", "add", f"{machine.address}/24", "dev", CARD)
+    _run("ip", "-netns", machine.namespace, "link", "set", CARD, "up")
+    for end, device in ((machine, CARD), (hub, port)):
         bucket = ("tbf", "rate", f"{8 * speed:.0f}bit", "burst", _BURST, "latency", _QUEUE)
         _run("tc", "-netns", end.namespace, "qdisc", "add", "dev", device, "root", *bucket)
 

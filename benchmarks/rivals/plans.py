@@ -1,0 +1,73 @@
+"""What `esd plan` proposes for a topology, on a machine that is as slow as those of the topology."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.quality.dense import BATCH, OPTIONS
+from benchmarks.services_on_machines import ESD
+from testbed.processor_shares import ProcessorShare
+
+_DENSE = ("auto", "low-rank:8")  # the exact way that suits the links, and another optimizer
+_PROFILED = "20000"  # samples
+_MEMORY = "2g"
+_LONGEST_PLAN = 1200.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The fastest team and way of two answers.
+
+    Attributes:
+        options: of `esd train`, by their names without dashes.
+        machines: the numbers of its machines.
+        seconds: that it predicts for an iteration.
+    """
+
+    options: dict[str, Any]
+    machines: tuple[int, ...]
+    seconds: float
+
+
+def plans(data: str, links: Mapping[str, str], workers: int, shares: Sequence[ProcessorShare]) -> dict[str, Plan]:
+    """Plans several topologies at once, each in a share of a processor.
+
+    Args:
+        data: what is trained.
+        links: of each topology, by its name.
+        workers: machines of each.
+        shares: as many as there are topologies.
+    """
+
+    def best(name: str, share: ProcessorShare) -> tuple[str, Plan]:
+        return name, min((_plan(data, links[name], workers, dense, share) for dense in _DENSE), key=_seconds)
+
+    with ThreadPoolExecutor(len(links)) as threads:
+        return dict(threads.map(best, links, shares))
+
+
+def _seconds(plan: Plan) -> float:
+    return plan.seconds
+
+
+def _plan(data: str, links: str, workers: int, dense: str, share: ProcessorShare) -> Plan:
+    job = ("--data", data, "--model", OPTIONS.model, "--dim", str(OPTIONS.dim), "--hidden", OPTIONS.hidden)
+    sizes = ("--workers", str(workers), "--links", links, "--batch", str(BATCH // workers), "--dense", dense)
+    profile = ("--samples", _PROFILED, "--count", _PROFILED, "--memory", _MEMORY)
+    command = [ESD, "plan", *job, *sizes, *profile, "--checkpoint-every", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
+        share.hold(process.pid)
+        try:
+            answer, errors = process.communicate(timeout=_LONGEST_PLAN)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise RuntimeError(f"esd plan failed: {errors}")
+    fastest = json.loads(answer)["fastest"]
+    return Plan(fastest["options"], tuple(fastest["machines"]), BATCH * fastest["seconds"])
