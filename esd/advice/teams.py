@@ -54,12 +54,20 @@ class Teams:
         best: of the fastest team the run, with the fastest way that makes the same model.
         machines: the numbers of its machines.
         seconds: of a sample in this run.
+        alone_seconds: of a sample on one machine that has all rows in its own memory: its computation, since it needs
+            neither links nor services.
     """
 
     all: tuple[Team, ...]
     best: RunOptions
     machines: tuple[int, ...]
     seconds: float
+    alone_seconds: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether the fastest team is faster than a machine that needs no services."""
+        return self.seconds < _BETTER * self.alone_seconds
 
     @property
     def left_out(self) -> tuple[int, ...]:
@@ -73,6 +81,8 @@ class Teams:
             "machines": list(self.machines),
             "seconds": self.seconds,
             "left_out": list(self.left_out),
+            "alone_seconds": self.alone_seconds,
+            "pays": self.pays,
         }
 
 
@@ -120,7 +130,8 @@ def compare_teams(
     if fastest is not teams[0]:
         sized = size_search(best, profile, footprint, memory, listener).run([fastest.trial.batch])
         best = replace(best, cache_rows=sized.cache_rows)
-    return Teams(tuple(teams), best, fastest.machines, fastest.seconds[way])
+    alone = footprint.sample_seconds + footprint.step_seconds / sum(chosen.worker_samples())
+    return Teams(tuple(teams), best, fastest.machines, fastest.seconds[way], alone)
 
 
 def _by_way(chosen: RunOptions, footprint: Footprint, trial: Trial, ways: list[str]) -> dict[str, float]:

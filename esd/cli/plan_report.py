@@ -10,7 +10,7 @@ from rich.table import Table
 from esd.advice.advice import SHARES, Advice
 from esd.cli.needs_report import needs_table, rows_table
 from esd.cli.tables import print_figures, print_table
-from esd.cli.teams_report import teams_table
+from esd.cli.teams_report import no_gain, teams_table
 from esd.dispatcher.simulator.sizing.shapes import fit_shapes
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.footprint import Footprint
@@ -27,7 +27,9 @@ def print_advice(advice: Advice) -> None:
         console.print()
     for limit in advice.limits:
         console.print(f"limit: {limit}", style="yellow", highlight=False, soft_wrap=True, markup=False)
-    if advice.limits:
+    if not advice.teams.pays:
+        console.print(no_gain(advice.teams), style="yellow", highlight=False, soft_wrap=True)
+    if advice.limits or not advice.teams.pays:
         console.print()
     console.print(advice.command, soft_wrap=True, highlight=False)
     if advice.fastest_command != advice.command:

@@ -18,4 +18,14 @@ def teams_table(teams: Teams) -> Table:
     for team in teams.all:
         numbers = "all" if team is teams.all[0] else ", ".join(map(str, team.machines))
         table.add_row(numbers, *(f"{1e6 * team.seconds[way]:,.1f}" for way in ways))
+    alone = f"{1e6 * teams.alone_seconds:,.1f}"
+    table.add_row("one with all rows in its memory", *[alone] * len(ways))
     return table
+
+
+def no_gain(teams: Teams) -> str:
+    """Returns a sentence for links over which no team is faster than a machine that needs no services."""
+    return (
+        "no gain: no team is faster than one machine that has all rows in its own memory and needs no services, which "
+        f"takes {1e6 * teams.alone_seconds:,.1f} µs of a sample; train over these links only if the rows need it"
+    )

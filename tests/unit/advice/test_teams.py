@@ -6,6 +6,7 @@ import pytest
 
 from esd.advice.sizing import Profile, simulated
 from esd.advice.teams import Teams, compare_teams
+from esd.cli.teams_report import no_gain, teams_table
 from esd.run.options import RunOptions
 from esd.services.domain.footprint import Footprint
 
@@ -41,6 +42,17 @@ def test_one_machine_is_fastest_where_the_sum_takes_longest() -> None:
     teams = compared(RUN, LARGE)
     assert (teams.machines, teams.best.workers, teams.best.batch) == ((0,), 1, 96)
     assert len(set(teams.all[2].seconds.values())) == 1, "one machine sums nothing"
+
+
+def test_a_machine_with_all_rows_takes_its_computation_alone() -> None:
+    slow_links, slow_machines = compared(RUN, LARGE), compared(replace(RUN, links="100m"), SMALL, sample=1e-2)
+    assert slow_links.alone_seconds == pytest.approx(1e-6 + 1e-4 / 96)
+    assert (slow_links.pays, slow_links.as_json()["pays"]) == (False, False), "its rows would pass a link"
+    assert slow_machines.alone_seconds == pytest.approx(1e-2 + 1e-4 / 96)
+    assert slow_machines.pays, "four share the computation"
+    assert "which takes 2.0 µs of a sample" in no_gain(slow_links)
+    last = [list(column.cells)[-1] for column in teams_table(slow_links).columns]
+    assert last == ["one with all rows in its memory", *["2.0"] * len(slow_links.all[0].seconds)]
 
 
 def test_all_machines_stay_where_computation_takes_longest() -> None:
