@@ -82,7 +82,7 @@ def test_a_run_is_ended_where_it_cannot_be_the_first(iteration: int, seconds: fl
 
 def test_esd_passes_the_marks_over_the_same_cards(place: Place) -> None:
     options = {"data": "flights", "workers": 2, "links": "1g", "batch": 128, "cache-rows": 5000, "dense": "low-rank:4"}
-    lines = run_ours(place, FAST, Plan(options, (0, 1), 0.0))
+    lines = run_ours(place, FAST, Plan(options, (0, 1), seconds=1.0, alone_seconds=2.0, pays=True))
     assert [line.iteration for line in lines] == [EVERY, ITERATIONS]
     assert 0 < lines[0].seconds < lines[1].seconds
     assert lines[1].megabytes > 0
