@@ -1,7 +1,7 @@
 """AUC by seconds and by bytes of ESD and of other ways to train: `python -m benchmarks.rivals` (root).
 
 Four machines, each with a quarter of a processor and one network card, which the kernel holds to its speed, train the
-same model on the same samples with the same first values, in batches of 256. Rivals are plain programs of torch: one
+same model on the same samples with the same first values. Rivals are plain programs of torch: one
 machine alone, DistributedDataParallel, a parameter server without caches, local SGD. ESD takes what `esd plan` proposes
 on such a machine. The model is judged at the same iterations, while the clock of the run stands still.
 
@@ -67,9 +67,9 @@ class Comparison:
 
     def __init__(self, data: str, options: argparse.Namespace, folder: Path) -> None:
         self._data, self._options, self._folder = data, options, folder
-        Task.of(data, options.iterations, options.every).write(folder)
+        Task.of(data, options.batch, options.iterations, options.every).write(folder)
         self._target = math.inf
-        self._figures = cache(lambda dense: ours.figures(data, dense, options.iterations, options.every))
+        self._figures = cache(lambda dense: ours.figures(data, dense, options.batch, options.iterations, options.every))
 
     def compare(self) -> None:
         """Trains alone, and then on each topology by all ways."""
@@ -79,7 +79,8 @@ class Comparison:
             self._target = lines[-1].figures["auc"] - _TOLERANCE
             alone = self._tell("", ALONE, lines)
             chosen = {name: TOPOLOGIES[name] for name in self._options.topologies}
-            found = plans(self._data, {name: each.links for name, each in chosen.items()}, MACHINES, shares)
+            links = {name: each.links for name, each in chosen.items()}
+            found = plans(self._data, self._options.batch, links, MACHINES, shares)
             for name, topology in chosen.items():
                 print(json.dumps({"data": self._data, "topology": name, "plan": asdict(found[name])}), flush=True)
                 bound = Bound(self._options.patience * alone, self._target, self._options.iterations)
@@ -111,6 +112,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=["journey", "flights", "synthetic:criteo"])
     parser.add_argument("--topologies", nargs="+", choices=TOPOLOGIES, default=list(TOPOLOGIES))
     parser.add_argument("--rivals", nargs="+", default=list(RIVALS), help=f"{DDP}, {PLAIN}, {LOCAL}:ITERATIONS")
+    parser.add_argument("--batch", type=int, default=256, help="samples of an iteration, of all machines")
     parser.add_argument("--iterations", type=int, default=1200)
     parser.add_argument("--every", type=int, default=192, help="iterations between marks, at which models are judged")
     parser.add_argument("--patience", type=float, default=1.1, help="times the fastest run to the target")

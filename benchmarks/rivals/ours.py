@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quality import cluster
-from benchmarks.quality.dense import BATCH, OPTIONS
+from benchmarks.quality.dense import OPTIONS
 from benchmarks.quality.samples import load
 from benchmarks.rivals.course import ready, tell
 from benchmarks.rivals.task import Task
@@ -32,7 +32,7 @@ def chosen_of(proposed: Mapping[str, Any]) -> RunOptions:
     return replace(OPTIONS.under(RunOptions().mechanism), **given)
 
 
-def figures(data: str, dense: str, iterations: int, every: int) -> dict[int, dict[str, float]]:
+def figures(data: str, dense: str, batch: int, iterations: int, every: int) -> dict[int, dict[str, float]]:
     """Returns AUC and normalised entropy by iteration, of a run on two workers of this machine without limits.
 
     They do not depend on workers, links and times.
@@ -44,8 +44,8 @@ def figures(data: str, dense: str, iterations: int, every: int) -> dict[int, dic
             quality = each.quality
             found[each.iteration] = {"auc": quality.auc, "normalised_entropy": quality.normalised_entropy}
 
-    chosen = replace(OPTIONS, data=data, dense_sum=dense, evaluate_every=every)
-    cluster.train(load(data, BATCH, iterations), chosen, [OPTIONS.seed], keep)
+    chosen = replace(OPTIONS, data=data, batch=batch // OPTIONS.workers, dense_sum=dense, evaluate_every=every)
+    cluster.train(load(data, batch, iterations), chosen, [OPTIONS.seed], keep)
     return found
 
 
@@ -75,7 +75,7 @@ class Lines:
 
 async def train(task: Task, chosen: RunOptions, dispatcher: str, server: str) -> None:
     """Trains the samples of a task."""
-    samples = load(chosen.data, BATCH, task.iterations)
+    samples = load(chosen.data, task.batch, task.iterations)
     job = chosen.job(
         features=samples.features, dense_features=samples.dense_features, parameter_servers=(server,), table="rivals"
     )

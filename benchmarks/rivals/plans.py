@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.quality.dense import BATCH, OPTIONS
+from benchmarks.quality.dense import OPTIONS
 from benchmarks.services_on_machines import ESD
 from testbed.processor_shares import ProcessorShare
 
@@ -27,25 +27,32 @@ class Plan:
         options: of `esd train`, by their names without dashes.
         machines: the numbers of its machines.
         seconds: that it predicts for an iteration.
+        alone_seconds: that it predicts for an iteration of one machine without services.
+        pays: whether it predicts that the team is faster than that.
     """
 
     options: dict[str, Any]
     machines: tuple[int, ...]
     seconds: float
+    alone_seconds: float
+    pays: bool
 
 
-def plans(data: str, links: Mapping[str, str], workers: int, shares: Sequence[ProcessorShare]) -> dict[str, Plan]:
+def plans(
+    data: str, batch: int, links: Mapping[str, str], workers: int, shares: Sequence[ProcessorShare]
+) -> dict[str, Plan]:
     """Plans several topologies at once, each in a share of a processor.
 
     Args:
         data: what is trained.
+        batch: samples of an iteration, of all machines.
         links: of each topology, by its name.
         workers: machines of each.
         shares: as many as there are topologies.
     """
 
     def best(name: str, share: ProcessorShare) -> tuple[str, Plan]:
-        return name, min((_plan(data, links[name], workers, dense, share) for dense in _DENSE), key=_seconds)
+        return name, min((_plan(data, batch, links[name], workers, dense, share) for dense in _DENSE), key=_seconds)
 
     with ThreadPoolExecutor(len(links)) as threads:
         return dict(threads.map(best, links, shares))
@@ -55,9 +62,9 @@ def _seconds(plan: Plan) -> float:
     return plan.seconds
 
 
-def _plan(data: str, links: str, workers: int, dense: str, share: ProcessorShare) -> Plan:
+def _plan(data: str, batch: int, links: str, workers: int, dense: str, share: ProcessorShare) -> Plan:
     job = ("--data", data, "--model", OPTIONS.model, "--dim", str(OPTIONS.dim), "--hidden", OPTIONS.hidden)
-    sizes = ("--workers", str(workers), "--links", links, "--batch", str(BATCH // workers), "--dense", dense)
+    sizes = ("--workers", str(workers), "--links", links, "--batch", str(batch // workers), "--dense", dense)
     profile = ("--samples", _PROFILED, "--count", _PROFILED, "--memory", _MEMORY)
     command = [ESD, "plan", *job, *sizes, *profile, "--checkpoint-every", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
@@ -70,4 +77,10 @@ def _plan(data: str, links: str, workers: int, dense: str, share: ProcessorShare
     if process.returncode:
         raise RuntimeError(f"esd plan failed: {errors}")
     fastest = json.loads(answer)["fastest"]
-    return Plan(fastest["options"], tuple(fastest["machines"]), BATCH * fastest["seconds"])
+    return Plan(
+        fastest["options"],
+        tuple(fastest["machines"]),
+        batch * fastest["seconds"],
+        batch * fastest["alone_seconds"],
+        fastest["pays"],
+    )

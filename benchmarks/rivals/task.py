@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.quality.dense import BATCH, OPTIONS
+from benchmarks.quality.dense import OPTIONS
 from benchmarks.quality.samples import load
 from esd.native import rows as native_rows
 from esd.services.domain.jobs import JobSpec
@@ -40,7 +40,8 @@ class Task:
             that judge the model.
         dense: float32 [N, d].
         labels: float32 [N].
-        iterations: of 256 samples.
+        batch: samples of an iteration.
+        iterations: that are trained.
         marks: the iterations after which the model is judged.
     """
 
@@ -49,13 +50,14 @@ class Task:
     places: NDArray[np.int32]
     dense: NDArray[np.float32]
     labels: NDArray[np.float32]
+    batch: int
     iterations: int
     marks: tuple[int, ...]
 
     @classmethod
-    def of(cls, data: str, iterations: int, every: int) -> Task:
+    def of(cls, data: str, batch: int, iterations: int, every: int) -> Task:
         """Reads samples. The model is judged after every so many iterations, and in the end."""
-        samples = load(data, BATCH, iterations)
+        samples = load(data, batch, iterations)
         job = OPTIONS.job(features=samples.features, dense_features=samples.dense_features, parameter_servers=("none",))
         both = (samples.trained, samples.held_out)
         ids, places = np.unique(np.concatenate([each.by_field for each in both]), return_inverse=True)
@@ -65,6 +67,7 @@ class Task:
             places.reshape(-1, len(samples.features)).astype(np.int32),
             np.concatenate([each.dense for each in both]),
             np.concatenate([each.labels[:, 0] for each in both]),
+            batch,
             iterations,
             (*range(every, iterations, every), iterations),
         )
@@ -83,13 +86,13 @@ class Task:
 
     def parts(self, rank: int, workers: int) -> list[Part]:
         """Returns the samples of one worker of each iteration."""
-        size = BATCH // workers
-        starts = (iteration * BATCH + rank * size for iteration in range(self.iterations))
+        size = self.batch // workers
+        starts = (iteration * self.batch + rank * size for iteration in range(self.iterations))
         return [self._part(slice(start, start + size)) for start in starts]
 
     def held_out(self) -> Iterator[Part]:
         """Yields the samples that judge the model."""
-        for start in range(self.iterations * BATCH, len(self.labels), _JUDGED):
+        for start in range(self.iterations * self.batch, len(self.labels), _JUDGED):
             yield self._part(slice(start, start + _JUDGED))
 
     def _part(self, which: slice) -> Part:

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("rivals")
-    Task.of("flights", ITERATIONS, EVERY).write(folder)
+    Task.of("flights", 256, ITERATIONS, EVERY).write(folder)
     with processor_shares(*[1.0] * (1 + MACHINES)) as (hub, *shares):
         yield Place(folder, hub, shares)
 
