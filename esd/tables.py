@@ -35,8 +35,9 @@ def read(
 
     Args:
         source: a file, a folder or a pattern (Parquet, Arrow, CSV), also in an object store (`s3://bucket/day=*`,
-            `gs://`); or a log, a stream of Redis or Valkey (`redis+stream://HOST:PORT/KEY`), which has no end unless
-            `?until=` gives one; or a frame of pandas, polars or pyarrow.
+            `gs://`); or a log, which has no end unless `?until=` gives one: a stream of Redis or Valkey
+            (`redis+stream://HOST:PORT/KEY`), a topic (`kafka://HOST:PORT/TOPIC`), a stream of NATS
+            (`nats://HOST:PORT/STREAM`); or a frame of pandas, polars or pyarrow.
         schema: the roles of the columns, or the path of a TOML file with them (`--schema`).
         batch_size: largest number of samples of a batch.
         skip_bad: number of malformed rows to skip before a malformed row is an error.

@@ -1,9 +1,10 @@
 """Kills processes of runs on a log at random moments, and compares the models: `python -m hardening.log_kills`.
 
-A producer adds messages to a stream of a real Valkey while a run trains them, so that its driver often waits at the
-stream's end. Once, at an iteration drawn from the seed, the driver, the dispatcher or the Valkey server is killed
-(`kill -9`) and started again. The run must end with the undisturbed run's model and loss, bit by bit, and with the same
-position in the log, by which nothing is lost and nothing trained twice.
+A producer adds messages to a log while a run trains them, so that its driver often waits at the log's end. Once, at an
+iteration drawn from the seed, the driver, the dispatcher or the broker is killed (`kill -9`) and started again. The run
+must end with the undisturbed run's model and loss, bit by bit, and with the same position in the log, by which nothing
+is lost and nothing trained twice. The broker is a real one, except for Kafka: librdkafka's mock broker, which is not
+killed, since it forgets its messages.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from esd.run.valkey import valkey_server
-from testbed.redis_server import RedisServer, redis_server
-from tests.support.log_run import ITERATIONS, VICTIMS, LogRun, Strike, log_run
+from tests.support.log_brokers import BROKERS, LogBroker
+from tests.support.log_run import ITERATIONS, LogRun, Strike, log_run
 from tests.support.models import model_arrays
 
 
@@ -36,13 +36,13 @@ def verdict(run: LogRun, undisturbed: LogRun) -> str:
     return ", ".join(differing)
 
 
-async def campaign(broker: RedisServer, folder: Path, runs: int, seed: int) -> int:
+async def campaign(broker: LogBroker, folder: Path, runs: int, seed: int) -> int:
     """Makes the runs, prints a line for each, and returns how many ended as the undisturbed one."""
     console, rng, good = Console(width=160), random.Random(seed), 0  # noqa: S311 - no secret
     (folder / "undisturbed").mkdir()
     undisturbed = await log_run(broker, folder / "undisturbed")
     for number in range(1, runs + 1):
-        strike = Strike(VICTIMS[number % len(VICTIMS)], rng.randrange(1, ITERATIONS - 1))
+        strike = Strike(broker.victims[number % len(broker.victims)], rng.randrange(1, ITERATIONS - 1))
         place, began = folder / str(number), time.monotonic()
         place.mkdir()
         try:
@@ -63,13 +63,14 @@ async def campaign(broker: RedisServer, folder: Path, runs: int, seed: int) -> i
 def main() -> None:
     """Prints a line for each run; the exit code tells whether all ended well."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--broker", choices=BROKERS, default="valkey")
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="esd-log-") as name:
         folder = Path(name)
         (folder / "broker").mkdir()
-        with redis_server(folder / "broker", program=valkey_server()) as broker:
+        with BROKERS[arguments.broker](folder / "broker") as broker:
             good = asyncio.run(campaign(broker, folder, arguments.runs, arguments.seed))
     sys.exit(0 if good == arguments.runs else 1)
 

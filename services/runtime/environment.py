@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_OF_SOURCES = (
+    "ESD_SOURCE_CA_FILE",
+    "ESD_SOURCE_CERTIFICATE_FILE",
+    "ESD_SOURCE_KEY_FILE",
+    "ESD_SOURCE_PASSWORD_FILE",
+)
 # Variables that begin with ESD_ and are no setting of a service.
-OWN_NAMES = ("ESD_CONFIG", "ESD_REPLICA", "ESD_SOURCE_PASSWORD_FILE", "ESD_VERSION")
+OWN_NAMES = ("ESD_CONFIG", "ESD_REPLICA", *_OF_SOURCES, "ESD_VERSION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,18 @@ VARIABLES = (
         ("ESD_SOURCE_PASSWORD_FILE",),
         "File of the password with which a log of samples is read; the user stands in its address: `--data "
         "redis+stream://USER@HOST:PORT/KEY`.",
-        "esd/data/logs/redis_stream.py",
+        "esd/data/logs/credentials.py",
+    ),
+    Influence(
+        ("ESD_SOURCE_CA_FILE",),
+        "PEM file of the authorities by which the server of a log is checked, in place of the system's; for "
+        "`rediss+stream://`, `kafka+tls://` and `nats+tls://`.",
+        "esd/data/logs/credentials.py",
+    ),
+    Influence(
+        ("ESD_SOURCE_CERTIFICATE_FILE", "ESD_SOURCE_KEY_FILE"),
+        "PEM files of the certificate, and of its key, that the reader of a log shows to its server.",
+        "esd/data/logs/credentials.py",
     ),
     Influence(("ESD_VERSION",), "Tag of the images that `docker compose` runs.", "docker-compose.yml"),
     Influence(

@@ -255,9 +255,9 @@ LOGGED_SAMPLES = Gauge(
 )
 SOURCE_LAG = Gauge(
     "esd_source_lag_messages",
-    "Messages that waited in the log, a stream of Redis or Valkey, behind the latest samples taken from it. NaN: the "
-    "samples come from no log, or it cannot say. Rising for hours: samples arrive faster than they are trained; add "
-    "workers before the log drops the oldest messages.",
+    "Messages that waited in the log (of Redis, Valkey, Kafka or NATS) behind the latest samples taken from it. NaN: "
+    "the samples come from no log, or it cannot say. Rising for hours: samples arrive faster than they are trained; "
+    "add workers before the log drops the oldest messages.",
     registry=REGISTRY,
 )
 

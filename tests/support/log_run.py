@@ -18,11 +18,9 @@ from esd.run.cluster import LocalServices
 from esd.run.options import TABLE
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.runtime.retry import AWAY
-from testbed.redis_server import RedisServer
-from tests.support.clicks import KEY, SCHEMA, SCHEMA_FILE, add_clicks, clicks
+from tests.support.clicks import SCHEMA, SCHEMA_FILE, clicks
+from tests.support.log_brokers import BROKER, DISPATCHER, LogBroker
 
-DRIVER, DISPATCHER, BROKER = "driver", "dispatcher", "broker"
-VICTIMS = (DRIVER, DISPATCHER, BROKER)
 ITERATIONS, BATCH, WORKERS = 60, 30, 2
 SAMPLES = ITERATIONS * BATCH * WORKERS
 _AHEAD = 600  # clicks that are in the stream before they are trained: the driver waits for more at its end
@@ -45,7 +43,7 @@ class LogRun:
     Attributes:
         result: its figures, as `esd train --json` prints them.
         model: the folder of its model.
-        position: the position of the message that follows the trained ones.
+        position: the position of the message that follows the trained ones, as it is in equal logs.
     """
 
     result: Mapping[str, Any]
@@ -53,11 +51,11 @@ class LogRun:
     position: str
 
 
-async def log_run(broker: RedisServer, place: Path, strike: Strike | None = None) -> LogRun:
+async def log_run(broker: LogBroker, place: Path, strike: Strike | None = None) -> LogRun:
     """Trains clicks that a producer adds meanwhile.
 
     Args:
-        broker: where it adds them; its earlier keys are deleted.
+        broker: where it adds them, to an empty log.
         place: an empty folder.
         strike: the kill on the way.
 
@@ -66,7 +64,8 @@ async def log_run(broker: RedisServer, place: Path, strike: Strike | None = None
         RuntimeError: a driver has failed that was not killed.
     """
     (place / "schema.toml").write_text(SCHEMA_FILE)
-    kept, address = place / "kept", f"redis+stream://{broker.address}/{KEY}"
+    await asyncio.to_thread(broker.empty)
+    kept, address = place / "kept", broker.address
     async with (
         asyncio.timeout(_LONGEST_RUN),
         LocalServices(
@@ -82,9 +81,8 @@ async def log_run(broker: RedisServer, place: Path, strike: Strike | None = None
             *("--dispatcher", cluster.dispatcher.address, "--parameter-servers", cluster.parameter_servers[0].address),
             *("--table", TABLE, "--out", str(place / "out"), "--json"),
         ]
-        await asyncio.to_thread(broker.empty)
         there = min(SAMPLES, _AHEAD)
-        await asyncio.to_thread(add_clicks, broker.port, clicks(SAMPLES + _AHEAD)[:there], 0)
+        await asyncio.to_thread(broker.add, clicks(SAMPLES + _AHEAD)[:there], 0)
         driver = await _started(command)
         try:
             if strike is not None:
@@ -101,7 +99,7 @@ async def log_run(broker: RedisServer, place: Path, strike: Strike | None = None
     if driver.returncode:
         raise RuntimeError(told.decode())
     result = json.loads(printed.decode().splitlines()[-1])
-    return LogRun(result, place / "out" / "model", _position(kept, address))
+    return LogRun(result, place / "out" / "model", broker.place(_position(kept, address)))
 
 
 async def _started(command: list[str]) -> asyncio.subprocess.Process:
@@ -110,7 +108,7 @@ async def _started(command: list[str]) -> asyncio.subprocess.Process:
     )
 
 
-async def _produce(client: AsyncDispatcherClient, broker: RedisServer, begin: int, until: int) -> int:
+async def _produce(client: AsyncDispatcherClient, broker: LogBroker, begin: int, until: int) -> int:
     """Adds clicks, some ahead of training, until so many iterations are confirmed. Returns their number."""
     rows, confirmed = clicks(SAMPLES + _AHEAD), 0
     while confirmed < until:
@@ -118,7 +116,7 @@ async def _produce(client: AsyncDispatcherClient, broker: RedisServer, begin: in
             state = await client.describe()
             confirmed = confirmed if state is None else max(confirmed, state.iterations_confirmed)
         end = max(begin, min(len(rows), confirmed * BATCH * WORKERS + _AHEAD))
-        await asyncio.to_thread(add_clicks, broker.port, rows[begin:end], begin)
+        await asyncio.to_thread(broker.add, rows[begin:end], begin)
         begin = end
         await asyncio.sleep(_POLL_SECONDS)
     return begin
@@ -129,14 +127,13 @@ async def _struck(
     driver: asyncio.subprocess.Process,
     command: list[str],
     cluster: LocalServices,
-    broker: RedisServer,
+    broker: LogBroker,
 ) -> asyncio.subprocess.Process:
     """Kills the victim and starts it again. Returns the process that drives the run from now on."""
     if victim == DISPATCHER:
         cluster.dispatcher.process.send_signal(signal.SIGKILL)  # its supervisor starts it again
     elif victim == BROKER:
-        await asyncio.to_thread(broker.kill)
-        await asyncio.to_thread(broker.start)
+        await asyncio.to_thread(broker.restart)
     else:
         driver.kill()
         await driver.communicate()

@@ -63,6 +63,8 @@ UPWARD = [
     ("esd.ps_server.core", "esd.services.runtime", "Cores and the vocabulary"),
     ("esd.services.domain", "pydantic", "Cores and the vocabulary"),
     ("esd.ps_server.service", "redis", "redis"),
+    ("esd.run", "confluent_kafka", "The clients of Kafka and NATS"),
+    ("esd.data.logs.dataset", "nats", "The clients of Kafka and NATS"),
     ("esd.dispatcher.service", "torch", "torch"),
     ("esd.run", "esd.worker.training.scorer", "The driver, the dispatcher and the parameter server"),
     ("esd.worker.service", "prometheus_client", "prometheus_client"),

@@ -1,4 +1,4 @@
-"""Logs as sources of samples: streams of Redis and Valkey, whose messages have positions. Needs pyarrow."""
+"""Logs as sources of samples: streams of Redis, Valkey and NATS, topics of Kafka. Needs pyarrow."""
 
 from esd.data.logs.dataset import LogDataset
 

@@ -10,7 +10,7 @@ from esd.data.hashing import READER_VERSION
 from esd.data.log_address import parse_log
 from esd.data.logs.log import Log, LogReader
 from esd.data.logs.messages import MessageReader
-from esd.data.logs.redis_stream import RedisStream
+from esd.data.logs.opening import open_log
 from esd.data.positions import behind
 from esd.data.schema import Schema
 from esd.data.tables.cleaned import Cleaned, cut
@@ -39,7 +39,7 @@ class LogDataset(Table):
         self, address: str, schema: Schema, batch_size: int, skip_bad: int = 0, *, labelled: bool = True
     ) -> None:
         super().__init__(schema, batch_size, skip_bad, labelled=labelled)
-        self._log: Log = RedisStream(parse_log(address))
+        self._log: Log = open_log(parse_log(address))
         self._log.check()
         self.endless = not self._log.bounded
 

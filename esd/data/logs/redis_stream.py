@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
+import ssl
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import redis
@@ -14,6 +12,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from esd.data.log_address import LogAddress
+from esd.data.logs.bounds import time_of
+from esd.data.logs.credentials import CA_FILE, PASSWORD_FILE, SourceCredentials
 from esd.data.logs.log import Chunk, Message, patiently
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 
@@ -22,7 +22,6 @@ _WAIT_MILLISECONDS = 1000  # for the next entry, before the server is asked agai
 _ANSWER_SECONDS = 30.0  # of the server
 _ID = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
 _LAST_PART = 2**64 - 1
-_PASSWORD_FILE = "ESD_SOURCE_PASSWORD_FILE"  # noqa: S105 - the name of a variable
 
 _Id = tuple[int, int]
 
@@ -38,7 +37,7 @@ class RedisStream:
         self._address = address
         self._first = _bound(address.first, "from")
         self._until = _bound(address.until, "until")
-        self._password = _password()
+        self._credentials = SourceCredentials.load(encrypted=address.encrypted)
 
     def __str__(self) -> str:
         return str(self._address)
@@ -68,16 +67,19 @@ class RedisStream:
         return RedisStreamReader(self._client(), str(self), self._address.name, self._first, self._until, position)
 
     def _client(self) -> redis.Redis:
-        host, _, port = self._address.server.rpartition(":")
+        host, _, port = self._address.servers[0].rpartition(":")
         return redis.Redis(
             host.strip("[]"),
             int(port),
             username=self._address.user or None,
-            password=self._password,
+            password=self._credentials.password,
             socket_timeout=_ANSWER_SECONDS,
             socket_connect_timeout=_ANSWER_SECONDS,
             retry=Retry(NoBackoff(), 0),  # `patiently` does it
-            ssl=self._address.scheme == "rediss+stream",
+            ssl=self._address.encrypted,
+            ssl_ca_certs=self._credentials.authorities,
+            ssl_certfile=self._credentials.certificate,
+            ssl_keyfile=self._credentials.key,
         )
 
     def _look(self, client: redis.Redis) -> _Id:
@@ -86,7 +88,13 @@ class RedisStream:
             state = client.xinfo_stream(self._address.name)
             seconds, microseconds = client.time()
         except redis.AuthenticationError as error:
-            raise InvalidArgument(f"{self}: the server refuses user or password ({_PASSWORD_FILE}): {error}") from None
+            raise InvalidArgument(f"{self}: the server refuses user or password ({PASSWORD_FILE}): {error}") from None
+        except redis.ConnectionError as error:
+            if isinstance(error.__context__, ssl.SSLError):
+                raise InvalidArgument(
+                    f"{self}: the server and this reader refuse each other ({CA_FILE} or the certificates): {error}"
+                ) from None
+            raise
         except redis.ResponseError as error:
             raise InvalidArgument(f"{self}: this key cannot be read as a stream: {error}") from None
         if "entries-added" not in state:
@@ -221,21 +229,10 @@ def _bound(text: str, name: str) -> _Id | None:
         return None
     if _ID.fullmatch(text):
         return _parsed(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
+    milliseconds = time_of(text)
+    if milliseconds is None:
         raise InvalidArgument(
             f"{name}={text} is neither an id of an entry, such as 1732600000000-0, nor a time, such as "
             "2026-11-20T08:00:00Z"
-        ) from None
-    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000), 0
-
-
-def _password() -> str | None:
-    file = os.environ.get(_PASSWORD_FILE)
-    if not file:
-        return None
-    try:
-        return Path(file).read_text(encoding="utf-8").rstrip("\n")
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"{_PASSWORD_FILE}={file}: the file holds no password in UTF-8: {error}") from None
+        )
+    return milliseconds, 0

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 import redis
@@ -21,7 +20,10 @@ from esd.run.valkey import valkey_server
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from testbed.redis_server import RedisServer, redis_server
+from tests.support.certificates import Certificates
 from tests.support.clicks import KEY, SCHEMA, add_clicks, clicks
+from tests.support.redis_encrypted import encrypted_redis_server
+from tests.support.samples import assert_same_samples, taken
 
 LISTS = esd.Schema(label="clicked", ids=("user", esd.IdList("tags", max=4)), dense=("price",))
 ROWS = 40
@@ -47,19 +49,6 @@ def client(valkey: RedisServer) -> Iterator[redis.Redis]:
 
 def address(server: RedisServer, options: str = "") -> str:
     return f"redis+stream://{server.address}/{KEY}{options}"
-
-
-def taken(batches: Iterator[SampleBatch], samples: int) -> list[SampleBatch]:
-    """As many batches as have this many samples."""
-    found: list[SampleBatch] = []
-    while sum(map(len, found)) < samples:
-        found.append(next(batches))
-    return found
-
-
-def assert_same_samples(found: SampleBatch, expected: SampleBatch) -> None:
-    for name in ("ids", "dense", "labels", "lengths"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)
 
 
 def as_arrow(table: pa.Table) -> bytes:
@@ -231,14 +220,32 @@ def test_user_and_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert len(next(iter(esd.read(named, SCHEMA)))) == 3
 
 
+def test_a_server_with_an_own_authority_that_asks_for_a_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = Certificates.make(tmp_path / "certificates", "redis", "reader")
+    ours = certificates.of("reader")
+    (tmp_path / "password").write_text("secret\n")
+    monkeypatch.setenv("ESD_SOURCE_PASSWORD_FILE", str(tmp_path / "password"))
+    with encrypted_redis_server(tmp_path, certificates, "secret") as server:
+        server.cli("xadd", KEY, "*", "json", json.dumps(clicks(1)[0]))
+        there = f"rediss+stream://{server.address}/{KEY}"
+        with pytest.raises(InvalidArgument, match=r"refuse each other \(ESD_SOURCE_CA_FILE.*certificate verify failed"):
+            esd.read(there, SCHEMA)
+        monkeypatch.setenv("ESD_SOURCE_CA_FILE", str(ours["tls_ca"]))
+        monkeypatch.setenv("ESD_SOURCE_CERTIFICATE_FILE", str(ours["tls_certificate"]))
+        monkeypatch.setenv("ESD_SOURCE_KEY_FILE", str(ours["tls_key"]))
+        assert len(next(iter(esd.read(there, SCHEMA)))) == 1
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ("redis+stream://h/clicks", r"is the address of a log, which is redis\+stream://HOST:PORT/NAME"),
-        ("redis+stream://h:70000/clicks", "Port out of range"),
+        ("redis+stream://h:70000/clicks", "with a port up to 65535"),
         ("redis+stream://u:p@h:1/clicks", r"'redis\+stream://...@h:1/clicks': a password would stand in the record"),
         ("redis+stream://h:1/" + "x" * 513, "a name of 513 characters, at most 512"),
-        ("redis+stream://h:1/clicks?to=1", "'to' is unknown; an address of a log takes from and until"),
+        ("redis+stream://h:1/clicks?to=1", "'to' is unknown; an address of such a log takes from and until"),
         ("redis+stream://h:1/clicks?from=now", "from=now is neither an id of an entry"),
     ],
 )

@@ -155,6 +155,15 @@ def test_a_file_without_the_password_of_a_log_is_refused(tmp_path: Path, monkeyp
         esd.read("redis+stream://127.0.0.1:9/clicks", esd.Schema(label="clicked", ids=("user",)))
 
 
+@pytest.mark.parametrize("variable", ["ESD_SOURCE_CA_FILE", "ESD_SOURCE_CERTIFICATE_FILE", "ESD_SOURCE_KEY_FILE"])
+def test_a_certificate_of_a_log_that_cannot_be_read_is_refused(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "none"))
+    with pytest.raises(InvalidArgument, match=rf"{variable}=.*none: the file cannot be read"):
+        esd.read("rediss+stream://127.0.0.1:9/clicks", esd.Schema(label="clicked", ids=("user",)))
+
+
 def test_every_variable_of_the_table_is_tested() -> None:
     tests = "".join((ROOT / path).read_text() for path in TESTED_IN) + Path(__file__).read_text()
     untested = [name for each in VARIABLES for name in each.names if not re.search(rf"\b{name.rstrip('*')}", tests)]
