@@ -60,9 +60,9 @@ struct AnswerParts {
 
 // The places of the rows that one frame asks for.
 struct AnsweredRows {
-  float* rows;               // [.., width]
-  const InitialRows& made;   // of the table: makes the rows that are not sent
-  const std::uint64_t* ids;  // [n]
+  float* rows;                 // [.., width]
+  const InitialRows& made;     // of the table: makes the rows that are not sent
+  const std::uint64_t* ids;    // [n]
   const std::int64_t* places;  // [n]: the row of `rows` for each row that is asked for
   bool* arrived;               // [n]
   std::size_t n;
