@@ -46,7 +46,7 @@ class RowClient:
 
     Args:
         servers: connections to all servers of the table, in shard order.
-        table: the table.
+        table: the table as it was created: its seed and scale make the pulled rows that were never trained.
         patiently: makes the calls of `create` and `forget`, and may repeat them; None: each call is made once.
 
     Attributes:
