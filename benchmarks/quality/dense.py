@@ -2,7 +2,7 @@
 
 Wide & Deep with Adagrad, rows of 128 values and hidden layers of 256 and 128, on two local workers with 128 samples
 each. A seed gives all ways the same initial values. Prints a line of JSON for each data set, with the mean of each way
-and how far it is from that of the first one (Welch, as in benchmarks/quality/__main__.py).
+and its distance from the first way's mean (Welch, as in benchmarks/quality/__main__.py).
 """
 
 from __future__ import annotations

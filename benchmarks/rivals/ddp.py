@@ -33,13 +33,13 @@ class Gathering:
         self._work: Any = dist.all_gather(self._buffers, own, group=group, async_op=True)
 
     def wait(self) -> list[Tensor]:
-        """Returns that of each."""
+        """Returns one tensor of each machine."""
         self._work.wait()
         return self._buffers
 
 
 class SparseGradients:
-    """The gradients of rows: those of all machines are gathered.
+    """The gradients of rows, gathered from all machines.
 
     Args:
         place: of this process.

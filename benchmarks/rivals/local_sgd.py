@@ -33,7 +33,7 @@ def average_dense(learner: Learner, workers: int) -> None:
 
 
 def average_rows(rows: Rows, trained: list[Tensor], workers: int) -> None:
-    """Averages the rows that somebody has trained, `trained` on this machine."""
+    """Averages the rows that were trained on any machine, `trained` on this one."""
     own = torch.unique(torch.cat(trained))
     counts = [torch.empty(1, dtype=torch.int64) for _ in range(workers)]
     dist.all_gather(counts, torch.tensor([len(own)]))

@@ -1,4 +1,4 @@
-"""What `esd plan` proposes for a topology, on a machine that is as slow as those of the topology."""
+"""The proposals of `esd plan` for topologies, on a machine as slow as their machines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def plans(
     """Plans several topologies at once, each in a share of a processor.
 
     Args:
-        data: what is trained.
+        data: the data set.
         batch: samples of an iteration, of all machines.
         links: of each topology, by its name.
         workers: machines of each.

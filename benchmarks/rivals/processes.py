@@ -111,7 +111,7 @@ def run(programs: Sequence[Program], cards: Cards, bound: Bound, log: Path) -> l
         programs: they begin together, when all are ready.
         cards: of their machines.
         bound: where the run is ended.
-        log: what the programs write to their standard error.
+        log: gets the standard error of all programs.
 
     Raises:
         RuntimeError: a program failed; the message has the end of the log.

@@ -29,7 +29,7 @@ class Place:
     Attributes:
         folder: has the task, and gets the logs.
         hub: the share of a processor of the machine at the switch.
-        shares: those of the others.
+        shares: of the other machines, in order.
         bound: where a run is ended.
     """
 

@@ -31,7 +31,7 @@ _FILE = "task.pickle"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is trained.
+    """Samples, a model and its marks.
 
     Attributes:
         job: has the model, the optimizers and the seed of all first values.
@@ -168,13 +168,13 @@ class Learner:
         )
 
     def loss(self, part: Part, rows: Tensor, model: torch.nn.Module | None = None) -> Tensor:
-        """Returns the mean loss of samples with these rows [u, D], through the model or what wraps it."""
+        """Returns the mean loss of samples with these rows [u, D], through the model or a wrapper of it."""
         logits = self._logits(part, rows, self.model if model is None else model)
         return functional.binary_cross_entropy_with_logits(logits, part.labels)
 
     @staticmethod
     def backward(loss: Tensor, rows: Tensor) -> Tensor:
-        """Adds the gradients of dense parameters to theirs, and returns those of the rows."""
+        """Adds to the gradients of dense parameters, and returns the rows' gradients."""
         torch.autograd.backward(loss)
         if rows.grad is None:
             raise RuntimeError("the loss does not depend on the rows")
