@@ -1,9 +1,9 @@
 """AUC by seconds and by bytes of ESD and of other ways to train: `python -m benchmarks.rivals` (root).
 
 Four machines, each with a quarter of a processor and one network card, which the kernel holds to its speed, train the
-same model on the same samples with the same first values. Rivals are plain programs of torch: one
-machine alone, DistributedDataParallel, a parameter server without caches, local SGD. ESD takes the proposal of `esd
-plan` on such a machine. The model is judged at the same iterations, while the clock of the run stands still.
+same model on the same samples with the same first values. Rivals are plain programs of torch: one machine alone,
+DistributedDataParallel, a parameter server without caches, local SGD. ESD takes the proposal of `esd plan` on such a
+machine. The model is judged at the same iterations, while the clock of the run stands still.
 
 The target is the AUC of the machine alone after the last iteration, less a tolerance for the order of sums. A rival's
 run ends at the target, and any run when it has taken longer than the fastest one, of the machine alone and ESD, to the
@@ -40,11 +40,11 @@ class Result:
     Attributes:
         data: that was trained.
         topology: the name of its machines and links; empty for the machine alone, which has none.
-        rival: its name, ESD's with the options of the plan.
+        rival: its name.
         lines: how far it was when.
         reached_seconds: to the first mark with the target; None: it has not reached it.
         reached_megabytes: likewise, of all cards, sent and received.
-        load: of the machine on which all run, when it began.
+        load: of the machine on which all run, when it ended.
     """
 
     data: str
