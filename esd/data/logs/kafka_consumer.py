@@ -167,7 +167,7 @@ class TopicConsumer:
         """Waits for messages, and returns all that have come.
 
         Raises:
-            OffsetGoneError: an offset is neither that of a message nor the end.
+            OffsetGoneError: an offset is neither a message's nor the end.
             FailedPrecondition: the topic cannot be read any more.
         """
         first = self._consumer.poll(seconds)
