@@ -153,7 +153,7 @@ async def test_the_samples_of_a_lost_worker_go_to_the_others_of_its_site(options
 
 
 async def test_a_site_without_workers_ends_the_run_by_its_name(options, tmp_path, monkeypatch):
-    """Nobody else may train its samples: to go on without them would be to lose them."""
+    """Other sites must not train its samples, and to go on without them would be to lose them."""
     monkeypatch.setenv("ESD_DISPATCHER_JOIN_SECONDS", "15")
     alone = replace(options, workers=3, links="20m,20m,10m", sites="south,north,south")
     kill = Killer(worker, iteration=30)
