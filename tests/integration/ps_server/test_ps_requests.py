@@ -12,6 +12,7 @@ from esd.protos import ps_pb2
 from esd.services.domain.ids import shard_of
 from tests.support.frames import SPEC, gradient_push, row_push
 from tests.support.ps_client import refused
+from tests.support.reference import initial_rows
 from tests.support.server_client import ServerClient
 
 INVALID = StatusCode.INVALID_ARGUMENT
@@ -115,7 +116,7 @@ async def test_a_look_up_returns_the_latest_values(client):
     assert versions.tolist() == [4, 0, 1, 4]
     assert values.shape == (4, SPEC.dimension)
     assert values[[0, 2, 3]].tolist() == [[v] * SPEC.dimension for v in (0.25, 0.5, 0.25)]
-    np.testing.assert_array_equal(values[1], (await client.fetch([9], 0))[2][0, : SPEC.dimension])
+    np.testing.assert_array_equal(values[1], initial_rows(SPEC, np.array([9], np.uint64))[0, : SPEC.dimension])
     versions, values = await client.look_up(np.arange(40_000, dtype=np.uint64))  # more than a message
     assert np.flatnonzero(versions).tolist() == [1, 2]
     assert len(values) == 40_000

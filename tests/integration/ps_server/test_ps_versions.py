@@ -9,6 +9,7 @@ from grpc import StatusCode
 from tests.support.exchange import exchange
 from tests.support.frames import SPEC, frame, gradient_push, row_push
 from tests.support.ps_client import refused
+from tests.support.reference import initial_rows
 
 
 async def until_waiting(client, pulls):
@@ -21,12 +22,12 @@ async def until_waiting(client, pulls):
 async def test_a_new_row_has_its_initial_values_for_everybody(client, start):
     other = await start()
     await other.create_table()
-    ids = [3, 2**64 - 1, 0]
-    got, versions, rows = await client.fetch(ids, 0)
-    assert got.tolist() == ids
-    assert versions.tolist() == [0, 0, 0]
-    assert rows[:, : SPEC.dimension].any()
-    np.testing.assert_array_equal(rows, (await other.fetch(ids, 0))[2])
+    ids = np.array([3, 2**64 - 1, 0], np.uint64)
+    for server in (client, other):
+        versions, values = await server.look_up(ids)
+        assert versions.tolist() == [0, 0, 0]
+        np.testing.assert_array_equal(values, initial_rows(SPEC, ids))
+        assert np.isnan((await server.fetch(ids, 0))[2]).all()  # a pull does not bring them: its caller makes them
 
 
 async def test_a_pushed_row_is_pulled_and_a_stale_pull_refused(client):
