@@ -194,6 +194,7 @@ ROWS: dict[str, Sequence[Panel]] = {
             [
                 (_rate("esd_embedding_transfers_total", "worker"), "worker {{worker}}"),
                 (_rate("esd_direct_rows_total", "worker"), "worker {{worker}}, straight to workers"),
+                (_rate("esd_initial_pulls_total", "worker"), "worker {{worker}}, never trained"),
             ],
         ),
         Panel(
