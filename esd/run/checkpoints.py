@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -161,7 +162,7 @@ def _served(checkpoint_dir: Path | str | None) -> Iterator[str]:
             assert process.stdin is not None  # noqa: S101 - started with pipes
             assert process.stdout is not None  # noqa: S101
             try:
-                if not process.stdout.readline():
+                if not any(json.loads(line)["event"] == "ready" for line in process.stdout):  # it may be loading first
                     raise Unavailable(f"the Valkey of {directory} did not start: {_last_line(log)}")
                 yield valkey.url_at(address)
             finally:
