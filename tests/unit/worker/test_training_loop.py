@@ -52,7 +52,7 @@ class HeldMover:
             (self.sent_twice if self.sent.is_set() else self.sent).set()
         else:
             stored.set_result(None)
-        return [SimpleNamespace(pulled=pulled, stored=stored, pull_bytes=0, push_bytes=0)]
+        return [SimpleNamespace(pulled=pulled, stored=stored, pull_bytes=0, push_bytes=0, initial_rows=0)]
 
     async def forget(self, plan):
         pass
