@@ -217,7 +217,7 @@ class StreamSession:
                 break
             self._last_delivered += 1
             self._longest = max(self._longest, len(message.data))
-            milliseconds = round(found.timestamp.timestamp() * 1000)
+            milliseconds = int(found.timestamp.timestamp() * 1000)
             delivered.append(Delivered(found.sequence.stream, milliseconds, message.data, found.num_pending))
         return delivered
 

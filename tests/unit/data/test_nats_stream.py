@@ -79,7 +79,10 @@ def test_lag_and_new_messages(server: NatsServer) -> None:
 
 def test_bounds(server: NatsServer) -> None:
     server.add(STREAM, messages(ROWS[:10]))
-    between = datetime.fromtimestamp(time.time(), UTC).isoformat().replace("+00:00", "Z")
+    after = int(time.time() * 1000) + 1  # times are known to a millisecond
+    while time.time() * 1000 < after + 1:
+        pass
+    between = datetime.fromtimestamp(after / 1000, UTC).isoformat().replace("+00:00", "Z")
     server.add(STREAM, messages(ROWS[10:20]))
     stretch = esd.read(address(server, "?from=4&until=13"), SCHEMA, batch_size=4)
     assert not stretch.endless
