@@ -23,7 +23,7 @@ from esd.services.domain.sources import SourcePosition
 from testbed.kafka_broker import PARTITIONS, MockKafka, mock_kafka
 from tests.support.certificates import Certificates
 from tests.support.clicks import SCHEMA, clicks
-from tests.support.samples import assert_same_samples, taken
+from tests.support.samples import assert_same_samples, beginning_at, taken
 
 ROUND = PARTITIONS * TURN
 ROWS = clicks(2 * ROUND + TURN)
@@ -86,7 +86,7 @@ def test_a_topic_goes_on_at_every_sample(broker: MockKafka, topic: str) -> None:
     stream = esd.read(address(broker, topic), SCHEMA, batch_size=24)
     batches = taken(iter(stream), 3 * TURN)
     whole, before = SampleBatch.concatenate(batches), 0
-    assert len(batches) == 9  # of 24, 24 and 16 messages of each turn
+    assert len(batches) >= 9  # of 24, 24 and 16 messages of each turn, or less where messages were still coming
     for batch in batches[:5]:
         for at in (0, 7, len(batch) - 1):
             rest = stream.open(batch[at:].source)
@@ -101,9 +101,10 @@ def test_a_partition_that_is_added_later_joins_when_a_run_goes_on(broker: MockKa
     first = next(iter(known))
     assert first.source.text == "0+0@0=0,2=0:0"
     grown = esd.read(address(broker, topic), SCHEMA)
-    (again, second) = taken(grown.open(first.source), 2 * TURN)
-    assert_same_samples(again, first)
-    assert second.source.text == f"1+0@0={TURN},1=0,2=0,3=0:0"
+    found = taken(grown.open(first.source), 2 * TURN)
+    expected = samples_of(ROWS[0 : PARTITIONS * TURN : PARTITIONS] + ROWS[1 : PARTITIONS * TURN : PARTITIONS])
+    assert_same_samples(SampleBatch.concatenate(found), expected)
+    assert beginning_at(TURN, found).source.text == f"1+0@0={TURN},1=0,2=0,3=0:0"
 
 
 def test_some_partitions_are_read_alone(broker: MockKafka, topic: str) -> None:
@@ -174,7 +175,7 @@ def test_a_malformed_message_is_refused_with_its_offset_or_skipped(broker: MockK
     with pytest.raises(InvalidArgument, match=r"message 0 of partition 0: Expecting value.*--skip-bad N skips it"):
         next(iter(esd.read(address(broker, topic), SCHEMA)))
     stream = esd.read(address(broker, topic), SCHEMA, skip_bad=2)
-    assert len(next(iter(stream))) == TURN - 2
+    assert sum(map(len, taken(iter(stream), TURN - 2))) == TURN - 2
     assert stream.skipped == 2
 
 
