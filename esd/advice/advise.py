@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from esd.advice.advice import Advice
 from esd.advice.limits import free_memory
+from esd.advice.messages import measure_messages
 from esd.advice.needs import LOCAL, Services
 from esd.advice.row_counts import check_count
 from esd.advice.sizing import Profile, measure, predicted, simulated, size_search
@@ -75,6 +76,10 @@ def advise(
             f"a worker takes {footprint.fixed_bytes / 1e6:,.0f} MB beside its samples and rows, and is given "
             f"{available / 1e6:,.0f} MB: give it more (--memory)"
         )
+    listener("messages of a worker, in a short run")
+    short = replace(chosen, batch=chosen.batch or batches[0])
+    messages = measure_messages(short, profile, footprint, available, here)
+    footprint = replace(footprint, message_seconds=messages)
     search = size_search(chosen, profile, footprint, available, listener)
     best = search.run(batches)
     policies = {chosen.policy: best}

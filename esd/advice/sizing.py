@@ -223,5 +223,5 @@ def _bandwidth_of_sums(chosen: RunOptions) -> float:
 
 
 def _step_seconds(chosen: RunOptions, footprint: Footprint) -> float:
-    """Returns the seconds of an iteration without its samples: computation, and the sum of the dense gradients."""
-    return footprint.step_seconds + dense_seconds(chosen, footprint)
+    """Returns the seconds of an iteration without its samples: computation, messages, sum of the dense gradients."""
+    return footprint.step_seconds + footprint.message_seconds + dense_seconds(chosen, footprint)

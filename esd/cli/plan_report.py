@@ -109,6 +109,7 @@ def _footprint(footprint: Footprint) -> Table:
     table.add_row("memory of the rest, MB", f"{footprint.fixed_bytes / 1e6:,.0f}")
     table.add_row("computation of a sample, µs", f"{1e6 * footprint.sample_seconds:,.1f}")
     table.add_row("computation of an iteration beside, µs", f"{1e6 * footprint.step_seconds:,.0f}")
+    table.add_row("messages and rows of an iteration, µs", f"{1e6 * footprint.message_seconds:,.0f}")
     return table
 
 

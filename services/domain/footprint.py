@@ -91,6 +91,8 @@ class Footprint:
         step_seconds: computing time of an iteration, independent of its samples.
         sample_seconds: computing time per sample.
         dense_shapes: shapes of the dense parameters, whose gradients the workers sum in every iteration.
+        slowness: seconds that a second of the processor takes where the others were measured: 4 with a quarter of it.
+        message_seconds: time of an iteration that a worker's processor takes beside the model's computation.
     """
 
     fixed_bytes: float
@@ -99,6 +101,8 @@ class Footprint:
     step_seconds: float
     sample_seconds: float
     dense_shapes: tuple[tuple[int, ...], ...]
+    slowness: float = 1.0
+    message_seconds: float = 0.0
 
     @property
     def dense_bytes(self) -> int:

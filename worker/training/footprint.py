@@ -6,6 +6,7 @@ SCARS §II.B: memory must be measured, because frameworks allocate more than the
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _ROW_VALUE = 1e-3  # stands for the values of parameter servers
 class _Run:
     samples: int
     seconds: float  # of a step, the median
+    slowness: float  # seconds that a second of the processor takes
     peak_bytes: int
 
 
@@ -73,6 +75,7 @@ def measure_footprint(
         step_seconds=max(0.0, few.seconds - few.samples * sample_seconds),
         sample_seconds=sample_seconds,
         dense_shapes=trained_shapes(job),
+        slowness=many.slowness,
     )
 
 
@@ -82,6 +85,7 @@ def _train(job: JobSpec, plans: Sequence[IterationPlan], device: torch.device) -
     caches = [RowCache(each, table.row_width, device) for each, table in zip(slots, job.tables, strict=True)]
     trainer = Trainer(job, caches, Alone(), device)
     seconds = []
+    begin, processor = time.monotonic(), time.process_time()
     for plan in plans:
         for cache, pulls in zip(caches, plan.pulls.by_table(len(caches)), strict=True):
             staging = cache.staging(len(pulls))
@@ -89,7 +93,8 @@ def _train(job: JobSpec, plans: Sequence[IterationPlan], device: torch.device) -
             cache.write(pulls.slots, staging)
         result = trainer.step(plan)
         seconds.append(result.times.compute + result.times.update)
-    return _Run(plans[0].batch_size, statistics.median(seconds[1:]), _peak(device))
+    slowness = (time.monotonic() - begin) / max(time.process_time() - processor, 1e-3)
+    return _Run(plans[0].batch_size, statistics.median(seconds[1:]), slowness, _peak(device))
 
 
 def _slots(job: JobSpec, plans: Sequence[IterationPlan]) -> list[int]:

@@ -61,6 +61,7 @@ def test_the_profile_and_the_footprint_are_those_of_the_run(advice: dict) -> Non
     assert 30e6 < footprint["fixed_bytes"] < 3e9
     assert 0 < footprint["sample_seconds"] < 0.05
     assert footprint["dense_bytes"] > 4 * 256 * 128
+    assert 1e-4 < footprint["message_seconds"] < 1.0  # plans, rows and sums of two workers that were started for it
 
 
 def test_what_is_recommended_is_the_best_of_the_trials(advice: dict) -> None:

@@ -19,10 +19,10 @@ MEMORY = 1e9
 
 
 def compared(
-    chosen: RunOptions, shapes: tuple[tuple[int, ...], ...], step: float = 1e-4, sample: float = 1e-6
+    chosen: RunOptions, shapes: tuple[tuple[int, ...], ...], sample: float = 1e-6, messages: float = 0.0
 ) -> Teams:
     profile = Profile.of(chosen, 6000)
-    footprint = Footprint(1e6, 100, 1e3, 1e-4, sample, shapes)
+    footprint = Footprint(1e6, 100, 1e3, 1e-4, sample, shapes, message_seconds=messages)
     trial = simulated(chosen, profile, footprint, chosen.batch, chosen.cache_rows)
     return compare_teams(chosen, profile, footprint, trial, MEMORY)
 
@@ -53,6 +53,15 @@ def test_a_machine_with_all_rows_takes_its_computation_alone() -> None:
     assert "which takes 2.0 µs of a sample" in no_gain(slow_links)
     last = [list(column.cells)[-1] for column in teams_table(slow_links).columns]
     assert last == ["one with all rows in its memory", *["2.0"] * len(slow_links.all[0].seconds)]
+
+
+def test_messages_take_the_processors_of_teams_and_not_of_one_machine_with_all_rows() -> None:
+    chosen = replace(RUN, links="100m")
+    quick, slow = compared(chosen, SMALL, sample=1e-3), compared(chosen, SMALL, sample=1e-3, messages=0.09)
+    assert (quick.pays, slow.pays) == (True, False)
+    assert slow.alone_seconds == quick.alone_seconds
+    for before, after in zip(quick.all, slow.all, strict=True):
+        assert after.seconds["server"] == pytest.approx(before.seconds["server"] + 0.09 / 96)
 
 
 def test_all_machines_stay_where_computation_takes_longest() -> None:
