@@ -16,11 +16,7 @@ def main() -> None:
     ready()
     course = Course(task, lambda: learner.judge(task, rows))
     for done, part in enumerate(parts, 1):
-        learner.optimizer.zero_grad()
-        embedded = rows.look_up(part.places).requires_grad_()
-        of_rows = learner.backward(learner.loss(part, embedded), embedded)
-        learner.optimizer.step()
-        rows.train(part.places, of_rows)
+        learner.train(part, rows)
         course.passed(done)
 
 

@@ -53,11 +53,7 @@ def main() -> None:
     course = Course(task, None if place.rank else lambda: learner.judge(task, rows))
     trained: list[Tensor] = []
     for done, part in enumerate(parts, 1):
-        learner.optimizer.zero_grad()
-        embedded = rows.look_up(part.places).requires_grad_()
-        of_rows = learner.backward(learner.loss(part, embedded), embedded)
-        learner.optimizer.step()
-        rows.train(part.places, of_rows)
+        learner.train(part, rows)
         trained.append(part.places)
         if done % every == 0 or done in task.marks:
             average_dense(learner, place.workers)

@@ -180,6 +180,14 @@ class Learner:
             raise RuntimeError("the loss does not depend on the rows")
         return rows.grad
 
+    def train(self, part: Part, rows: Rows) -> None:
+        """Takes a step on samples with what this machine has."""
+        self.optimizer.zero_grad()
+        embedded = rows.look_up(part.places).requires_grad_()
+        of_rows = self.backward(self.loss(part, embedded), embedded)
+        self.optimizer.step()
+        rows.train(part.places, of_rows)
+
     @torch.inference_mode()
     def judge(self, task: Task, rows: Rows) -> tuple[float, float]:
         """Returns AUC and normalised entropy of the held-out samples."""
