@@ -174,6 +174,13 @@ def e2e(
     iterations: BenchIterations = 150,
     warm_up: Annotated[int, typer.Option(min=1, help="Iterations of a run that are not measured.")] = 20,
     turns: Annotated[int, typer.Option(min=1, help="Runs of each mechanism: A B C A B C ...")] = 3,
+    network: Annotated[
+        str,
+        typer.Option(
+            help="What holds links to their speeds: workers, as processes of this machine, or kernel, with a network "
+            "namespace and one card for each worker (needs root)."
+        ),
+    ] = "workers",
     as_json: Json = False,
 ) -> None:
     """Mechanisms on real services, in turns: speed, processor time, bytes, and the bounds of an iteration.
@@ -181,8 +188,11 @@ def e2e(
     With --json, the object is printed after every turn, with all runs so far: the last line is the latest.
     """
     from benchmarks.e2e.comparison import compare  # noqa: PLC0415 - torch takes seconds to import
+    from benchmarks.e2e.places import PLACES  # noqa: PLC0415
     from benchmarks.e2e.report import tables  # noqa: PLC0415
 
+    if network not in PLACES:
+        raise InvalidArgument(f"--network {network}: there are {', '.join(PLACES)}")
     options = RunOptions(
         workers=workers,
         links=links,
@@ -198,7 +208,7 @@ def e2e(
     names = mechanisms.split(",")
     runs = []
     try:
-        for measured in compare(data, names, options, warm_up, turns, _tell):
+        for measured in compare(data, names, options, warm_up, turns, PLACES[network], _tell):
             runs.append(measured)
             _tell(
                 f"  {measured.iterations_per_second:.2f} iterations/s, {measured.over_bound:.2f} x the larger bound of "

@@ -43,9 +43,20 @@ def server_at(hub: Machine) -> str:
 
 @contextmanager
 def services(
-    hub: Machine, workers: Sequence[Machine], links: Sequence[WorkerLink], logs: Path
+    hub: Machine,
+    workers: Sequence[Machine],
+    links: Sequence[WorkerLink],
+    logs: Path,
+    decisions: Path | None = None,
 ) -> Iterator[list[subprocess.Popen[str]]]:
     """Runs a parameter server and a dispatcher at the switch, and the workers.
+
+    Args:
+        hub: the machine at the switch.
+        workers: machines of the workers.
+        links: what each worker knows of its link.
+        logs: folder of the services' logs.
+        decisions: file of the dispatcher's decision log; None: it keeps none.
 
     Yields:
         The processes of parameter server, dispatcher and workers in order, when all are ready.
@@ -63,7 +74,8 @@ def services(
             stack.callback(_end, started[name])
 
         serve(hub, "ps", "ps", "--listen", server_at(hub))
-        serve(hub, "dispatcher", "dispatcher", "--listen", dispatcher_at(hub))
+        kept = () if decisions is None else ("--decision-log", str(decisions))
+        serve(hub, "dispatcher", "dispatcher", "--listen", dispatcher_at(hub), *kept)
         for machine, link in zip(workers, links, strict=True):
             name = f"worker-{machine.address}"
             places = ("--listen", f"{machine.address}:0", "--dispatcher", dispatcher_at(hub))

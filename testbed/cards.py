@@ -13,6 +13,7 @@ from itertools import chain
 from testbed.native_targets import built
 
 _NETWORK = "10.98.0"  # in the namespaces only, so that nothing outside them has to be free
+_HERE = "10.98.255.1"  # of this machine at the switch, where it has a cable to it
 CARD, _BRIDGE = "eth0", "switch"  # network devices: of a machine, and of the switch
 _BURST = "128kb"  # two full segments of 64 KiB (TCP segmentation offload)
 _QUEUE = "50ms"  # the longest time of a packet in the queue, as in deploy/shape
@@ -64,12 +65,15 @@ class Cable:
 
 
 @contextmanager
-def machines(speeds: Sequence[float], cable: Cable = Cable()) -> Iterator[tuple[Machine, list[Machine]]]:
+def machines(
+    speeds: Sequence[float], cable: Cable = Cable(), *, reached_from_here: bool = False
+) -> Iterator[tuple[Machine, list[Machine]]]:
     """Connects machines by one switch, until the end of the block.
 
     Args:
         speeds: bytes per second of each machine's link, which its card keeps in both directions.
         cable: the delay of every machine.
+        reached_from_here: whether this machine has a cable to the one at the switch, and so reaches its services.
 
     Yields:
         The machine at the switch, whose own link has no limit, and the others.
@@ -82,6 +86,8 @@ def machines(speeds: Sequence[float], cable: Cable = Cable()) -> Iterator[tuple[
         _run("ip", "-netns", hub.namespace, "link", "add", _BRIDGE, "type", "bridge")
         _run("ip", "-netns", hub.namespace, "address", "add", f"{_NETWORK}.1/24", "dev", _BRIDGE)
         _run("ip", "-netns", hub.namespace, "link", "set", _BRIDGE, "up")
+        if reached_from_here:
+            _reach(stack, hub)
         ports = [f"port{number}" for number in range(len(speeds))]
         others = [_machine(stack, f"machine{number}", 10 + number, port) for number, port in enumerate(ports)]
         if not (cable.round_trip or cable.lose_one_in):
@@ -104,6 +110,17 @@ def _machine(stack: ExitStack, name: str, number: int = 0, port: str = "") -> Ma
     stack.callback(_run, "ip", "netns", "delete", machine.namespace)
     _run("ip", "-netns", machine.namespace, "link", "set", "lo", "up")
     return machine
+
+
+def _reach(stack: ExitStack, hub: Machine) -> None:
+    """Lays a cable from this machine to the one at the switch."""
+    device = f"esd{os.getpid()}"
+    _run("ip", "link", "add", device, "type", "veth", "peer", "name", "here", "netns", hub.namespace)
+    stack.callback(_run, "ip", "link", "delete", device)
+    _run("ip", "address", "add", _HERE, "peer", hub.address, "dev", device)
+    _run("ip", "link", "set", device, "up")
+    _run("ip", "-netns", hub.namespace, "address", "add", hub.address, "peer", _HERE, "dev", "here")
+    _run("ip", "-netns", hub.namespace, "link", "set", "here", "up")
 
 
 def _lay(stack: ExitStack, cable: Cable, hub: Machine, others: Mapping[str, Machine]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.e2e.bounds import arithmetic_seconds, duplex_seconds
+from benchmarks.e2e.places import Place
 from benchmarks.e2e.run import Window, measure
 from esd.run.cache_size import DEFAULT_CACHE_RATIO
 from esd.run.options import RunOptions
@@ -37,7 +38,8 @@ class Measured:
         pulled_bytes: bytes that all workers received from the parameter servers or from each other.
         pushed_bytes: bytes that all workers sent to the parameter servers or to each other.
         direct_bytes: bytes that all workers sent to each other.
-        links_ms: the links' bound: the least time on the links, both directions at once.
+        links_ms: the links' bound, both directions at once: the larger of two means. One is of the least time that the
+            slowest worker's rows take in each iteration, the other of all bytes on the busiest link.
         processors_ms: the processors' bound: processor time of all processes by the number of cores.
         arithmetic_ms: processor time of the training steps of all workers without anything else, not by cores.
     """
@@ -78,7 +80,7 @@ class Measured:
 
 def compare(
     data_sets: Sequence[str], mechanisms: Sequence[str], options: RunOptions, warm_up: int, turns: int,
-    progress: Callable[[str], None],
+    place: Place, progress: Callable[[str], None],
 ) -> Iterator[Measured]:  # fmt: skip
     """Trains every mechanism on every data set, and yields each run when it is over.
 
@@ -88,6 +90,7 @@ def compare(
         options: all others, with a number of iterations.
         warm_up: iterations of each run that are not measured.
         turns: runs of each mechanism on each data set.
+        place: where the services run.
         progress: is told before each run.
     """
     for data in data_sets:
@@ -95,7 +98,7 @@ def compare(
         for turn in range(turns):
             for case in cases:
                 progress(f"{data}, {case.mechanism}, {turn + 1} of {turns}")
-                yield case.measure(turn, warm_up)
+                yield case.measure(turn, warm_up, place)
 
 
 class _Case:
@@ -120,9 +123,11 @@ class _Case:
             self._options, self._job, self._stream, self._cache_rows, _ARITHMETIC_ITERATIONS
         )
 
-    def measure(self, turn: int, warm_up: int) -> Measured:
-        window = asyncio.run(measure(self._options, self._stream, self._cache_rows, warm_up))
-        links = duplex_seconds(self._options, self._job, self._stream, self._cache_rows, window.feedback)
+    def measure(self, turn: int, warm_up: int, place: Place) -> Measured:
+        window = asyncio.run(measure(self._options, self._stream, self._cache_rows, warm_up, place=place))
+        rows = duplex_seconds(self._options, self._job, self._stream, self._cache_rows, window.feedback)
+        of_rows = float(rows[window.first : window.first + window.iterations].mean())
+        of_all = float((window.on_links / np.array(self._options.bandwidths())).max()) / window.iterations
         processors = {name: 1e3 * each.total / window.iterations for name, each in window.processors.items()}
         return Measured(
             data=self._options.data,
@@ -136,7 +141,7 @@ class _Case:
             pulled_bytes=float(window.pulled.sum()) / window.iterations,
             pushed_bytes=float(window.pushed.sum()) / window.iterations,
             direct_bytes=float(window.direct.sum()) / window.iterations,
-            links_ms=1e3 * float(links[window.first : window.first + window.iterations].mean()),
+            links_ms=1e3 * max(of_rows, of_all),
             processors_ms=sum(processors.values()) / (os.cpu_count() or 1),
             arithmetic_ms=1e3 * self._arithmetic,
         )

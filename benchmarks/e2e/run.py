@@ -1,4 +1,4 @@
-"""One training run on real services, which are processes of this machine, measured between two iterations."""
+"""One training run on real services, measured between two iterations."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.e2e.bounds import observed
+from benchmarks.e2e.places import Place, Services, Wanted, on_this_machine
 from benchmarks.e2e.processors import ProcessorTime
 from esd.dispatcher.core.feedback import Feedback
-from esd.run.cluster import LocalServices
 from esd.run.driver import drive
 from esd.run.events import on_progress
 from esd.run.options import BALANCED, RunOptions
 from esd.run.stream import TrainingStream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.domain.reports import PhaseTimes
+from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS, PhaseTimes
 from esd.services.domain.state import JobPhase, JobState, WorkerState
 
 SELF = "driver"  # this process reads the samples and sends them
@@ -41,6 +41,7 @@ class Window:
         pulled: int64 [n], bytes that each worker received from the parameter servers.
         pushed: int64 [n], bytes that each worker sent to them, or to other workers.
         direct: int64 [n], bytes that each worker sent to other workers.
+        on_links: int64 [n], bytes of all kinds that each worker's link carried in the direction that had more of them.
         phases: time of each worker by phase.
         decision_seconds: median time of a decision, over the whole run.
         auc: AUC over the whole run, where each sample is scored before it is trained.
@@ -54,6 +55,7 @@ class Window:
     pulled: NDArray[np.int64]
     pushed: NDArray[np.int64]
     direct: NDArray[np.int64]
+    on_links: NDArray[np.int64]
     phases: tuple[PhaseTimes, ...]
     decision_seconds: float
     auc: float
@@ -69,9 +71,9 @@ class _Look:
     processors: Mapping[str, ProcessorTime]
 
     @classmethod
-    def at_services(cls, cluster: LocalServices, state: JobState) -> _Look:
+    def at_services(cls, services: Services, state: JobState) -> _Look:
         """Reads the state of the services now. Raises ProcessLookupError if a service has ended."""
-        pids = {service.name: service.process.pid for service in cluster.services} | {SELF: os.getpid()}
+        pids = {**services.processes, SELF: os.getpid()}
         return cls(state, time.perf_counter(), {name: ProcessorTime.of(pid) for name, pid in pids.items()})
 
     @property
@@ -81,8 +83,25 @@ class _Look:
     def bytes(self, direction: str) -> NDArray[np.int64]:
         return np.array([getattr(worker.transfers, f"bytes_{direction}") for worker in self.workers], np.int64)
 
+    def on_links(self) -> NDArray[np.int64]:
+        """Returns the bytes on each link by direction, [2, n]."""
+        return np.array(
+            [
+                [sum(worker.transfers.on_link(kind, way) for kind in LINK_KINDS) for worker in self.workers]
+                for way in LINK_DIRECTIONS
+            ],
+            np.int64,
+        )
 
-async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, warm_up: int, shards: int = 1) -> Window:
+
+async def measure(
+    chosen: RunOptions,
+    stream: TrainingStream,
+    cache_rows: int,
+    warm_up: int,
+    shards: int = 1,
+    place: Place = on_this_machine,
+) -> Window:
     """Trains once.
 
     Args:
@@ -91,6 +110,7 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
         cache_rows: of each worker.
         warm_up: iterations that are over before the first moment.
         shards: parameter servers.
+        place: where the services run.
 
     Raises:
         RuntimeError: the run was over too soon to see two moments of it.
@@ -101,29 +121,21 @@ async def measure(chosen: RunOptions, stream: TrainingStream, cache_rows: int, w
         logs = Path(folder)
         decisions = logs / "decisions" if chosen.workloads == BALANCED else None  # a log takes processor time
         async with (
-            LocalServices(
-                shards=shards,
-                store="memory",
-                worker_links=chosen.bandwidths(),
-                cache_rows=[cache_rows] * chosen.workers,
-                logs=logs,
-                lan=chosen.lan_bandwidth(),
-                decision_log=decisions,
-            ) as cluster,
-            AsyncDispatcherClient(cluster.dispatcher.address) as client,
+            place(Wanted(chosen, cache_rows, shards, logs, decisions)) as services,
+            AsyncDispatcherClient(services.dispatcher) as client,
         ):
             job = chosen.job(
                 features=stream.dataset.features,
                 dense_features=stream.dataset.dense_features,
-                parameter_servers=tuple(server.address for server in cluster.parameter_servers),
+                parameter_servers=services.parameter_servers,
             )
 
             def look(state: JobState) -> None:
                 if state.phase is JobPhase.RUNNING and warm_up <= state.iterations_confirmed < (chosen.iterations or 0):
                     with suppress(ProcessLookupError):  # the job was over, and its workers were, before the answer came
-                        looks[1:] = [_Look.at_services(cluster, state)]
+                        looks[1:] = [_Look.at_services(services, state)]
 
-            await cluster.see_through(drive(client, job, stream, on_progress(look)), 0)
+            await services.see_through(drive(client, job, stream, on_progress(look)))
         if decisions is not None:
             feedback = observed(decisions)
     if len(looks) < 2:
@@ -140,6 +152,7 @@ def _between(first: _Look, last: _Look, feedback: Mapping[int, Feedback]) -> Win
         pulled=last.bytes("pulled") - first.bytes("pulled"),
         pushed=last.bytes("pushed") - first.bytes("pushed"),
         direct=last.bytes("direct") - first.bytes("direct"),
+        on_links=(last.on_links() - first.on_links()).max(axis=0),
         phases=tuple(
             PhaseTimes(*map(sub, after.phases, before.phases))
             for before, after in zip(first.workers, last.workers, strict=True)

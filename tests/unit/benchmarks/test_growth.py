@@ -20,6 +20,7 @@ def test_processor_time_is_per_iteration_and_of_one_worker_in_the_mean() -> None
         pulled=np.array([100, 300]),
         pushed=np.array([60, 140]),
         direct=np.array([0, 0]),
+        on_links=np.array([160, 440]),
         phases=(),
         decision_seconds=0.0,
         auc=0.5,
