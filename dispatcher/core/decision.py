@@ -104,7 +104,7 @@ class Decision:
         started = time.perf_counter()
         batch = self.batch if self.with_lists is None else self.with_lists.samples
         dense, labels = np.ascontiguousarray(batch.dense), np.ascontiguousarray(batch.labels)
-        optional = {name: getattr(batch, name) for name in ("lengths", "weights", "groups")}
+        optional = {name: getattr(batch, name) for name in ("lengths", "weights", "groups", "references")}
         given = {name: np.ascontiguousarray(column) for name, column in optional.items() if column is not None}
         if self.with_lists is not None:
             given["chunks"] = self.with_lists.chunks
@@ -202,6 +202,7 @@ def _iteration_plan(
         "lengths": None if batch.lengths is None else batch.lengths[positions],
         "weights": None if batch.weights is None else batch.weights[positions],
         "groups": None if batch.groups is None else batch.groups[positions],
+        "references": None if batch.references is None else batch.references[positions],
     }
     return IterationPlan(epoch=epoch, batch_size=size, **without_lists(parts, lists))
 

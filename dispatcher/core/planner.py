@@ -24,7 +24,8 @@ from esd.native.engines import engine_of
 from esd.services.domain.auto_sum import with_chosen_sum
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
-from esd.services.domain.jobs import JobSpec, check_sites, scale_workloads
+from esd.services.domain.job_samples import sites_of_samples
+from esd.services.domain.jobs import JobSpec, scale_workloads
 from esd.services.domain.negatives import SamplesWithLists
 from esd.services.domain.plans import FlushPlan, Reload
 from esd.services.domain.worker_set import WorkerSet
@@ -278,12 +279,12 @@ class Planner:
         self, batch: SampleBatch, lookahead_batches: Sequence[SampleBatch]
     ) -> tuple[Sites | None, NDArray[np.int32]]:
         """Returns the sites of a batch's samples, if they stay at them, and the samples of each worker, int32 [n]."""
-        check_sites(batch, self.job)
-        workers = self.job.worker_sites
-        if workers is None or batch.sites is None:
+        of_samples, workers = sites_of_samples(batch, self.job), self.job.worker_sites
+        if of_samples is None or workers is None:
             return None, np.array(scale_workloads(self.workloads, len(batch)), np.int32)
-        later = [workers.of_samples(each.sites) for each in lookahead_batches if each.sites is not None]
-        sites = Sites(workers.of_samples(batch.sites), workers.numbers, tuple(later[: self._mechanism.lookahead]))
+        seen = lookahead_batches[: self._mechanism.lookahead]
+        later = tuple(workers.of_samples(each.sites) for each in seen if each.sites is not None)
+        sites = Sites(of_samples, workers.numbers, later)
         counts = np.bincount(sites.of_samples, minlength=len(workers.names)).tolist()
         capacities = workers.workloads(counts, self.workloads)
         for slot, (samples, (_, most)) in enumerate(zip(capacities.tolist(), self.worker_limits, strict=False)):

@@ -118,6 +118,7 @@ class IterationColumns:
         lengths: NDArray[np.uint32] | None = None,
         weights: NDArray[np.float32] | None = None,
         groups: NDArray[np.uint64] | None = None,
+        references: NDArray[np.uint64] | None = None,
         chunks: NDArray[np.uint32] | None = None,
     ) -> list[bytes]:
         """Encodes every worker's plan, in slot order, as an `AttendResponse` of protos/dispatcher.proto.
@@ -129,6 +130,7 @@ class IterationColumns:
             lengths: uint32 [k, F], C-contiguous, the lengths of all its ids, admitted or not.
             weights: float32 [k], the weights of its samples.
             groups: uint64 [k], the groups of its samples.
+            references: uint64 [k], to labels and dense features that stay at their sites; d and L are 0 then.
             chunks: uint32 [c], the chunks of its last c samples, which are lists of negatives; None: no sample is.
 
         Raises:

@@ -118,7 +118,7 @@ void check_columns(std::string message, Random& random) {
 
 void check_messages(const esd::IterationPlans& plans, std::size_t samples, Random& random) {
   const std::vector<float> dense(2 * samples), labels(2 * samples), weights(samples);
-  const std::vector<std::uint64_t> groups(samples);
+  const std::vector<std::uint64_t> groups(samples), references(samples);
   const std::vector<std::uint32_t> lengths(samples * plans.fields), chunks(samples);
   const std::size_t lists = random.below(samples + 1);
   const esd::wire::PlanContext context{1,
@@ -130,6 +130,7 @@ void check_messages(const esd::IterationPlans& plans, std::size_t samples, Rando
                                        random.below(2) ? lengths.data() : nullptr,
                                        random.below(2) ? weights.data() : nullptr,
                                        random.below(2) ? groups.data() : nullptr,
+                                       random.below(2) ? references.data() : nullptr,
                                        chunks.data()};
   for (std::size_t worker = 0; worker < plans.workers.size(); ++worker) {
     std::string message = esd::wire::plan_message(plans, plans.arena, worker, context);

@@ -94,6 +94,7 @@ nb::dict plan_to(ReadPlan&& plan) {
   if (plan.has_lengths) columns["lengths"] = to_numpy(std::move(plan.lengths), m, plan.fields);
   if (plan.has_weights) columns["weights"] = to_numpy(std::move(plan.weights));
   if (plan.has_groups) columns["groups"] = to_numpy(std::move(plan.groups));
+  if (plan.has_references) columns["references"] = to_numpy(std::move(plan.references));
   columns["lists"] = plan.lists;
   columns["reduced"] = to_numpy(std::move(plan.reduced));
   columns["direct_pushes"] = direct_to(std::move(plan.direct_pushes));

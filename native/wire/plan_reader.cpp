@@ -68,7 +68,7 @@ GradientColumns read_gradients(Bytes message, const RowColumns& trained) {
   return gradients;
 }
 
-using PlanFields = Fields<38>;
+using PlanFields = Fields<39>;
 
 DirectColumns read_direct(const PlanFields& fields, std::uint32_t places_at, std::uint32_t peers_at, std::size_t rows,
                           std::uint64_t workers) {
@@ -93,8 +93,11 @@ void read_samples(const PlanFields& fields, const PlanLimits& limits, ReadPlan& 
   plan.samples = fields.varint(10, kMost32);
   plan.fields = fields.varint(11, limits.features);
   plan.dense_features = fields.varint(12, kMost32);
-  plan.labels_per_sample = std::max<std::uint64_t>(fields.varint(25, kMost32), 1);
-  // As they are not packed, their bytes bear out how many samples there are, before any column of these is read.
+  plan.has_references = fields.bytes(38).size > 0;
+  // As these are not packed, their bytes bear out how many samples there are, before any column of them is read.
+  if (plan.has_references) plan.references = fields.array<std::uint64_t>(38, plan.samples);
+  const std::uint64_t labels = fields.varint(25, kMost32);
+  plan.labels_per_sample = plan.has_references ? labels : std::max<std::uint64_t>(labels, 1);
   plan.labels = fields.array<float>(21, plan.samples * plan.labels_per_sample);
   plan.dense = fields.array<float>(20, plan.samples * plan.dense_features);
   plan.has_weights = fields.bytes(27).size > 0;

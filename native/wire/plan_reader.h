@@ -52,11 +52,11 @@ struct ReadPlan {
   std::size_t samples = 0, fields = 0, dense_features = 0, labels_per_sample = 0, lists = 0;
   RowColumns unique;
   SetColumn unique_contributors;
-  std::vector<std::uint64_t> forgotten, groups, initial_ids;
+  std::vector<std::uint64_t> forgotten, groups, references, initial_ids;
   std::vector<std::uint32_t> positions, inverse, reduced;
   std::vector<std::uint32_t> lengths;
   std::vector<float> dense, labels, weights;
-  bool has_lengths = false, has_weights = false, has_groups = false;
+  bool has_lengths = false, has_weights = false, has_groups = false, has_references = false;
   std::string trace_parent;
 };
 

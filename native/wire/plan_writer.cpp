@@ -236,6 +236,7 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   message.column(33, encoder.u32(plan.direct_pulls.peers), plan.direct_pulls.peers.size);
   encoder.ids(message, plan.initial_ids, 34, 35);
   message.number(36, static_cast<std::uint64_t>(places.end() - lists));
+  message.picked(38, context.references, 1, positions, samples);
   Message response;
   response.message(4, message);  // AttendResponse.plans
   return response.take();

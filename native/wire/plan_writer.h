@@ -12,15 +12,16 @@ namespace esd::wire {
 // The parts of a plan that are not the engine's columns.
 struct PlanContext {
   std::uint64_t epoch;
-  std::size_t batch_size;         // k
-  const float* dense;             // [k, dense_features]
-  std::size_t dense_features;     // d
-  const float* labels;            // [k, labels_per_sample]
-  std::size_t labels_per_sample;  // L
-  const std::uint32_t* lengths;   // [k, fields]; null when every field of every sample has one id
-  const float* weights;           // [k], null when there are none
-  const std::uint64_t* groups;    // [k], null when there are none
-  const std::uint32_t* chunks;    // [c], of the lists of negatives, which follow the k samples in all columns above
+  std::size_t batch_size;           // k
+  const float* dense;               // [k, dense_features]
+  std::size_t dense_features;       // d
+  const float* labels;              // [k, labels_per_sample]
+  std::size_t labels_per_sample;    // L
+  const std::uint32_t* lengths;     // [k, fields]; null when every field of every sample has one id
+  const float* weights;             // [k], null when there are none
+  const std::uint64_t* groups;      // [k], null when there are none
+  const std::uint64_t* references;  // [k], null when dense features and labels travel; else d = L = 0
+  const std::uint32_t* chunks;      // [c], of the lists of negatives, which follow the k samples in all columns above
 };
 
 // Returns the plan of one worker as protobuf writes it: fields ascend, and those at their default are left out. `arena`

@@ -26,8 +26,9 @@ _ARRAYS: dict[str, tuple[type[np.generic], int]] = {
     "weights": (np.float32, 1),
     "groups": (np.uint64, 1),
     "sites": (np.uint64, 1),
+    "references": (np.uint64, 1),
 }
-_OPTIONAL = ("lengths", "weights", "groups", "sites")
+_OPTIONAL = ("lengths", "weights", "groups", "sites", "references")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class SampleBatch:
         weights: float32 [k], factor of each sample's loss; None: 1.
         groups: uint64 [k], group of each sample, such as its user; None: samples have no groups.
         sites: uint64 [k], the site of each sample, as `site_key` makes it of a name; None: samples have no sites.
+        references: uint64 [k], to dense features and labels that stay at the samples' sites, as `references_to` makes
+            them; d and L are 0 then. None: they are here.
         columns: the names of features, dense features and labels, by which a job or a model takes the samples; None:
             they are unknown, and the samples must stand in the job's order.
         source: the place of the first sample in its source, by which the stream goes on after a crash; None: unknown.
@@ -73,6 +76,7 @@ class SampleBatch:
     weights: NDArray[np.float32] | None = None
     groups: NDArray[np.uint64] | None = None
     sites: NDArray[np.uint64] | None = None
+    references: NDArray[np.uint64] | None = None
     columns: SampleColumns | None = None
     source: SourcePosition | None = None
 
@@ -89,6 +93,7 @@ class SampleBatch:
         weights = None if self.weights is None else self.weights[rows]
         groups = None if self.groups is None else self.groups[rows]
         sites = None if self.sites is None else self.sites[rows]
+        references = None if self.references is None else self.references[rows]
         return type(self)(
             self._ids_of(rows),
             self.dense[rows],
@@ -97,6 +102,7 @@ class SampleBatch:
             weights,
             groups,
             sites,
+            references,
             self.columns,
             self._source_of(rows),
         )
@@ -144,13 +150,13 @@ class SampleBatch:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """The bytes of each sample, int64 [k]: of its ids, features, labels, lengths, weight, group, site."""
+        """The bytes of each sample, int64 [k]: of its ids, and of its part of every other array."""
         return np.diff(self.begins) * self.ids.itemsize + (self.nbytes - self.ids.nbytes) // max(1, len(self))
 
     @property
     def nbytes(self) -> int:
         """The bytes of all samples."""
-        columns = (self.ids, self.dense, self.labels, self.lengths, self.weights, self.groups, self.sites)
+        columns = (getattr(self, name) for name in _ARRAYS)
         return sum(each.nbytes for each in columns if each is not None)
 
     @property
@@ -192,9 +198,10 @@ class SampleBatch:
         The columns keep their names if all batches agree.
 
         Raises:
-            InvalidArgument: only some of the batches have sites.
+            InvalidArgument: only some of the batches have sites, or references.
         """
         lengths = weights = groups = None
+        sites, references = cls._of_all("sites", batches), cls._of_all("references", batches)
         if any(batch.lengths is not None for batch in batches):
             ones = [np.ones((len(batch), batch.fields), np.uint32) for batch in batches]
             found = [one if batch.lengths is None else batch.lengths for batch, one in zip(batches, ones, strict=True)]
@@ -207,9 +214,6 @@ class SampleBatch:
             groups = np.concatenate(
                 [np.zeros(len(batch), np.uint64) if batch.groups is None else batch.groups for batch in batches]
             )
-        sited = [batch.sites for batch in batches if batch.sites is not None]
-        if sited and len(sited) < len(batches):
-            raise InvalidArgument(f"{len(sited)} of {len(batches)} batches have sites: either all of them do, or none")
         return cls(
             np.concatenate([batch.ids for batch in batches]),
             np.concatenate([batch.dense for batch in batches]),
@@ -217,9 +221,20 @@ class SampleBatch:
             lengths,
             weights,
             groups,
-            np.concatenate(sited) if sited else None,
+            sites,
+            references,
             batches[0].columns if all(batch.columns == batches[0].columns for batch in batches) else None,
         )
+
+    @staticmethod
+    def _of_all(column: str, batches: Sequence[SampleBatch]) -> NDArray[np.uint64] | None:
+        """Joins a column for which nothing can stand in, such as the sites, where batches have it."""
+        found = [each for batch in batches if (each := getattr(batch, column)) is not None]
+        if found and len(found) < len(batches):
+            raise InvalidArgument(
+                f"{len(found)} of {len(batches)} batches have {column}: either all of them do, or none"
+            )
+        return np.concatenate(found) if found else None
 
     def named(self, columns: SampleColumns) -> Self:
         """Returns the same samples with the names of their columns."""
@@ -249,10 +264,14 @@ class SampleBatch:
             self,
             ids=ids,
             lengths=lengths,
-            dense=self.dense if moves.dense is None else np.ascontiguousarray(self.dense[:, moves.dense]),
-            labels=self.labels if moves.labels is None else np.ascontiguousarray(self.labels[:, moves.labels]),
             columns=wanted,
         )
+        if self.references is None:  # else their worker arranges dense features and labels
+            moved = replace(
+                moved,
+                dense=self.dense if moves.dense is None else np.ascontiguousarray(self.dense[:, moves.dense]),
+                labels=self.labels if moves.labels is None else np.ascontiguousarray(self.labels[:, moves.labels]),
+            )
         if moves.tables is None:
             return moved
         return replace(moved, ids=in_table(moved.ids, moved.of_ids(moves.tables.astype(np.uint64))))
@@ -283,6 +302,11 @@ class SampleBatch:
                 )
             if name != "ids" and len(array) != len(self):
                 raise InvalidArgument(f"{name} of a SampleBatch is of {len(array)} samples, labels of {len(self)}")
+        if self.references is not None and self.dense.shape[1] + self.labels.shape[1]:
+            raise InvalidArgument(
+                f"a SampleBatch with references has {self.dense.shape[1]} dense features and {self.labels.shape[1]} "
+                "labels: these stay at their sites, so it must have none"
+            )
         if self.lengths is None and (len(self.ids) % len(self) if len(self) else len(self.ids)):
             raise InvalidArgument(
                 f"a SampleBatch has {len(self.ids)} ids of {len(self)} samples and no lengths, which would give the "

@@ -10,7 +10,6 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from esd.services.domain.batches import SampleBatch
 from esd.services.domain.columns import SampleColumns
 from esd.services.domain.dense_sums import AUTO, DenseSum
 from esd.services.domain.errors import InvalidArgument
@@ -19,7 +18,7 @@ from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import OPTIONS, MechanismOptions, check_options
 from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import CONSTANT, Schedule
-from esd.services.domain.sites import WorkerSites, check_site, in_proportion
+from esd.services.domain.sites import WorkerSites, check_site, in_proportion, sites_of_workers
 from esd.services.domain.sync import ON_DEMAND, Sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.domain.worker_set import MAX_WORKERS
@@ -178,7 +177,7 @@ class DispatchOptions:
                 f"horizon is {getattr(self.options, 'horizon', 1)}, and where later batches' samples may go depends on "
                 "their sites: leave out --horizon, or --sites"
             )
-        workers = WorkerSites(self.sites)
+        workers = sites_of_workers(self.sites)
         for name, slots in zip(workers.names, workers.slots, strict=True):
             if not sum(self.workloads[slot] for slot in slots):
                 raise InvalidArgument(
@@ -189,7 +188,7 @@ class DispatchOptions:
     @property
     def worker_sites(self) -> WorkerSites | None:
         """The sites of the workers; None where samples have no sites."""
-        return WorkerSites(self.sites) if self.sites else None
+        return sites_of_workers(self.sites) if self.sites else None
 
     @property
     def options(self) -> MechanismOptions:
@@ -215,6 +214,7 @@ _PARTS: dict[str, type] = {
 }
 _KINDS: dict[str, type] = {
     "dense_features": int,
+    "by_reference": bool,
     "model": ModelSpec,
     "schedule": Schedule,
     "dense_schedule": Schedule,
@@ -256,6 +256,8 @@ class JobSpec(DispatchOptions):
             before; 1: from the first. Empty: the ids of all tables are.
         negatives: a further feature, whose ids are drawn for each iteration and shared by the samples of a chunk; None:
             there is none. Samples are submitted without it.
+        by_reference: whether labels and dense features stay at the sites, where workers read them; samples then have
+            references to them.
 
     Example:
         >>> job = esd.JobSpec(
@@ -288,6 +290,7 @@ class JobSpec(DispatchOptions):
     row_ttls: tuple[int, ...] = ()
     admit_afters: tuple[int, ...] = ()
     negatives: Negatives | None = None
+    by_reference: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -316,6 +319,8 @@ class JobSpec(DispatchOptions):
         self._check_admission()
         check_features(self.features, len(self.tables))
         self._check_negatives()
+        if self.by_reference and not self.sites:
+            raise InvalidArgument("labels and dense features stay at sites, and the workers have none: give --sites")
         if not self.parameter_servers:
             raise InvalidArgument("parameter_servers is empty, at least one shard is needed")
         if repeated := [each for each in self.parameter_servers if self.parameter_servers.count(each) > 1]:
@@ -425,29 +430,6 @@ class JobSpec(DispatchOptions):
     def rows_kept(self) -> int:
         """How many rows the table keeps: beyond this number the oldest are forgotten; 0: none ever are."""
         return self.max_rows if self.forgets_rows else 0
-
-
-def check_sites(batch: SampleBatch, job: JobSpec, first: int = 0) -> None:
-    """Refuses samples whose sites do not fit a job's workers.
-
-    Args:
-        batch: the samples.
-        job: the job.
-        first: the number of samples of the stream before them, for errors.
-
-    Raises:
-        InvalidArgument: samples have sites and the job's workers have none, or the other way round; or a sample is of a
-            site without workers.
-    """
-    sites = job.worker_sites
-    if (batch.sites is None) != (sites is None):
-        have, lack = ("samples", "workers") if sites is None else ("workers", "samples")
-        raise InvalidArgument(
-            f"the {have} of job {job.name} have sites, and its {lack} have none: name a column as `site` in the "
-            "schema and give --sites, or leave both out"
-        )
-    if sites is not None and batch.sites is not None:
-        sites.of_samples(batch.sites, first)
 
 
 def equal_workloads(batch_size: int, workers: int) -> tuple[int, ...]:

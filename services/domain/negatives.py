@@ -116,6 +116,7 @@ class Negatives:
             lengths=lengths,
             weights=None if batch.weights is None else padded(batch.weights),
             groups=None if batch.groups is None else padded(batch.groups),
+            references=None if batch.references is None else padded(batch.references),
         )
 
 
@@ -145,7 +146,7 @@ def without_lists(columns: dict[str, Any], lists: int) -> dict[str, Any]:
     if not lists:
         return columns
     lengths = columns["lengths"][:-lists, :-1]
-    names = ("positions", "dense", "labels", "weights", "groups")
+    names = ("positions", "dense", "labels", "weights", "groups", "references")
     rest = {name: columns[name][:-lists] for name in names if columns.get(name) is not None}
     rest["lengths"] = None if (lengths == 1).all() else np.ascontiguousarray(lengths)
     return columns | rest | {"chunks": columns["positions"][-lists:]}

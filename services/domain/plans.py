@@ -255,6 +255,7 @@ class IterationPlan:
         lengths: uint32 [m, F], number of ids of each feature of each sample; None: one of each, so N = m F.
         weights: float32 [m], the factor of each sample's loss; None: 1.
         groups: uint64 [m], the group of each sample; None: unknown.
+        references: uint64 [m], to dense features and labels at the worker's site; d, L are 0 then. None: they are here.
         reduced: uint32 [h], places among the unique ids, ascending, of the rows that all workers train by the sum of
             their gradients; the same ids in all workers' plans.
         direct_pushes: the rows of `update_rows` that go directly to the only worker that trains them now.
@@ -303,6 +304,7 @@ class IterationPlan:
     lengths: NDArray[np.uint32] | None = None
     weights: NDArray[np.float32] | None = None
     groups: NDArray[np.uint64] | None = None
+    references: NDArray[np.uint64] | None = None
     reduced: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     direct_pushes: DirectRows = NO_DIRECT_ROWS
     direct_pulls: DirectRows = NO_DIRECT_ROWS

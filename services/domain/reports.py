@@ -193,7 +193,8 @@ class IterationReport:
     Attributes:
         loss_sum: sum of the losses of its m samples, scored before they were trained, without weights.
         score_bins: uint16 [m, L], floor(65536 p) of each predicted probability p.
-        labels: uint8 [m, L], 0, 1, or 2 for a label that is neither (`label_classes`).
+        labels: uint8 [m, L], 0, 1, or 2 for a label that is neither (`label_classes`), or stays at its site
+            (`withheld`).
         transfers: rows and bytes moved for this iteration.
         phases: time by phase.
         seconds: wall time of the iteration.
@@ -261,6 +262,14 @@ class IterationReport:
 def label_classes(labels: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Returns the reported classes of labels, uint8 of the same shape: 0, 1, or 2 for a label that is neither."""
     return np.where(labels == 0, 0, np.where(labels == 1, 1, OTHER_LABEL)).astype(np.uint8)
+
+
+def withheld(score_bins: NDArray[np.uint16]) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+    """Returns the reported scores and classes of samples whose labels stay at their site: of the same shape, 0 and 2.
+
+    Scores stay, too: beside them, a gradient or a loss would tell the label.
+    """
+    return np.zeros_like(score_bins), np.full(score_bins.shape, OTHER_LABEL, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)

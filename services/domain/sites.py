@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,12 @@ class WorkerSites:
                 raise InvalidArgument(f"{count} samples of a batch are of site {name!r}, which has no worker with work")
             workloads[list(slots)] = in_proportion(of_site, count) if count else 0
         return workloads
+
+
+@lru_cache(maxsize=8)
+def sites_of_workers(of_workers: tuple[str, ...]) -> WorkerSites:
+    """Returns the sites of a job's workers, which every batch of the job asks for."""
+    return WorkerSites(of_workers)
 
 
 def in_proportion(shares: Sequence[int], count: int) -> list[int]:

@@ -63,6 +63,7 @@ def encode_batch(batch: SampleBatch) -> common_pb2.SampleBatch:
         weights=b"" if batch.weights is None else encode_array(batch.weights, np.float32, "weights"),
         groups=b"" if batch.groups is None else encode_array(batch.groups, np.uint64, "groups"),
         sites=b"" if batch.sites is None else encode_array(batch.sites, np.uint64, "sites"),
+        references=b"" if batch.references is None else encode_array(batch.references, np.uint64, "references"),
         source=encode_position(batch.source),
     )
 
@@ -76,7 +77,8 @@ def decode_batch(message: common_pb2.SampleBatch) -> SampleBatch:
         InvalidArgument: an array has a wrong number of bytes, or a feature, label or weight is not finite, or a length
             is out of range.
     """
-    k, fields, labels = message.samples, message.fields, message.labels_per_sample or 1
+    k, fields = message.samples, message.fields
+    labels = message.labels_per_sample if message.references else message.labels_per_sample or 1
     if fields < 1:
         raise InvalidArgument("fields is 0, a sample needs at least one feature of ids")
     lengths: NDArray[np.uint32] | None = None
@@ -92,6 +94,7 @@ def decode_batch(message: common_pb2.SampleBatch) -> SampleBatch:
         weights=decode_array(message.weights, np.float32, (k,), "weights") if message.weights else None,
         groups=decode_array(message.groups, np.uint64, (k,), "groups") if message.groups else None,
         sites=decode_array(message.sites, np.uint64, (k,), "sites") if message.sites else None,
+        references=decode_array(message.references, np.uint64, (k,), "references") if message.references else None,
         source=decode_position(message.source) if message.HasField("source") else None,
     )
     batch.check_numbers()

@@ -190,8 +190,10 @@ def _decode_gradients(
 
 def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
     m, fields, features = message.samples, message.fields, message.dense_features
-    # Labels are not packed, so their bytes prove the number of samples before a packed column is expanded to it.
-    labels = decode_array(message.labels, np.float32, (m, message.labels_per_sample or 1), "labels")
+    # These are not packed, so their bytes prove the number of samples before a packed column is expanded to it.
+    references = decode_array(message.references, np.uint64, (m,), "references") if message.references else None
+    width = message.labels_per_sample if message.references else message.labels_per_sample or 1
+    labels = decode_array(message.labels, np.float32, (m, width), "labels")
     if fields > MAX_FEATURES:
         raise InvalidArgument(f"fields is {fields}, it must be at most {MAX_FEATURES}")
     differences = _unpack(message.unique_ids, np.uint64, "unique_ids")
@@ -233,6 +235,7 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
         "lengths": lengths,
         "weights": decode_array(message.weights, np.float32, (m,), "weights") if message.weights else None,
         "groups": decode_array(message.groups, np.uint64, (m,), "groups") if message.groups else None,
+        "references": references,
     }
     return IterationPlan(**{name: getattr(message, name) for name in _SINGLE}, **without_lists(columns, message.lists))
 

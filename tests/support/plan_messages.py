@@ -75,6 +75,7 @@ def _plan(plan: IterationPlan, fields: int | None) -> pb.IterationPlan:
         lengths=b"" if plan.lengths is None else pack(plan.lengths.ravel()),
         weights=b"" if plan.weights is None else plan.weights.tobytes(),
         groups=b"" if plan.groups is None else plan.groups.tobytes(),
+        references=b"" if plan.references is None else plan.references.tobytes(),
         direct_pushes=pack(plan.direct_pushes.places),
         direct_push_peers=pack(plan.direct_pushes.peers),
         direct_pulls=pack(plan.direct_pulls.places),

@@ -13,7 +13,8 @@ from esd.dispatcher.service.state.samples import SampleQueue
 from esd.protos import common_pb2
 from esd.services.domain.batches import LogEntry, SampleBatch
 from esd.services.domain.errors import EsdError, FailedPrecondition, StaleEpoch, Unavailable
-from esd.services.domain.jobs import JobSpec, check_sites
+from esd.services.domain.job_samples import check_contents, check_form
+from esd.services.domain.jobs import JobSpec
 from esd.services.domain.sources import Taken
 from esd.services.wire.batches import decode_batch, encode_batch
 
@@ -109,7 +110,7 @@ class Submission:
             StaleEpoch: another dispatcher has taken the job over.
         """
         batch = decode_batch(message)
-        batch.check_shape(self._job.features, self._job.dense_features, len(self._job.labels))
+        check_form(batch, self._job)
         taken = await self.taken()
         if position is None:
             position = taken
@@ -120,8 +121,7 @@ class Submission:
         known = taken - position
         if known >= len(batch):
             return
-        self._job.model.loss.check_labels(batch.labels, self._job.labels, position)
-        check_sites(batch, self._job, position)
+        check_contents(batch, self._job, position)
         if self._samples.closed:
             raise FailedPrecondition(f"the sample stream of job {self._job.name} has ended after {taken} samples")
         if known:

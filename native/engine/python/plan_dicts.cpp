@@ -97,7 +97,8 @@ nb::dict IterationColumns::operator[](std::size_t worker) const {
 
 nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, const Features& labels,
                                     const std::optional<Lengths>& lengths, const std::optional<Weights>& weights,
-                                    const std::optional<Groups>& groups, const std::optional<Chunks>& chunks) const {
+                                    const std::optional<Groups>& groups, const std::optional<References>& references,
+                                    const std::optional<Chunks>& chunks) const {
   std::size_t samples = 0;
   for (const WorkerPlan& plan : plans_.workers) samples += plan.positions.size;
   const auto check = [&](const char* column, std::size_t rows) {
@@ -109,6 +110,7 @@ nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, 
   check("labels", labels.shape(0));
   if (weights) check("weights", weights->size());
   if (groups) check("groups", groups->size());
+  if (references) check("references", references->size());
   if (lengths) check("lengths", lengths->shape(0));
   if (lengths && lengths->shape(1) != plans_.fields) {
     throw std::invalid_argument("lengths has " + std::to_string(lengths->shape(1)) + " columns, the batch has " +
@@ -128,6 +130,7 @@ nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, 
                                   lengths ? lengths->data() : nullptr,
                                   weights ? weights->data() : nullptr,
                                   groups ? groups->data() : nullptr,
+                                  references ? references->data() : nullptr,
                                   chunks ? chunks->data() : nullptr};
   std::vector<std::string> encoded;
   {

@@ -67,10 +67,12 @@ class IterationColumns {
   using Lengths = In2<std::uint32_t>;
   using Weights = In1<float>;
   using Groups = In1<std::uint64_t>;
+  using References = In1<std::uint64_t>;
   using Chunks = In1<std::uint32_t>;
   nb::list messages(std::uint64_t epoch, const Features& dense, const Features& labels,
                     const std::optional<Lengths>& lengths, const std::optional<Weights>& weights,
-                    const std::optional<Groups>& groups, const std::optional<Chunks>& chunks) const;
+                    const std::optional<Groups>& groups, const std::optional<References>& references,
+                    const std::optional<Chunks>& chunks) const;
 
  private:
   Columns columns_;

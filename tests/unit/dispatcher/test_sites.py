@@ -12,11 +12,13 @@ from esd.dispatcher.core.planner import Planner
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 from esd.services.domain.features import Feature
+from esd.services.domain.job_samples import check_form
 from esd.services.domain.jobs import JobSpec, ModelSpec, equal_workloads
 from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import JointOptions
 from esd.services.domain.sites import WorkerSites, site_key
 from esd.services.domain.tables import OptimizerSpec, TableSpec
+from tests.support.plan_messages import message_of
 
 _SITES = ("north", "south", "north", "south")
 
@@ -117,3 +119,32 @@ def test_an_absent_worker_of_a_site_leaves_its_samples_to_the_other() -> None:
     assert sites.workloads([10, 3], [8, 8, 0, 8]).tolist() == [10, 2, 0, 1]
     with pytest.raises(InvalidArgument, match="3 samples of a batch are of site 'south', which has no worker"):
         sites.workloads([10, 3], [8, 0, 8, 0])
+
+
+def test_plans_carry_references_in_place_of_labels_and_dense_features() -> None:
+    rng = np.random.default_rng(2)
+    job, samples = replace(_job("joint", 32), dense_features=13), _batch(rng, 32)
+    travelling = replace(samples, dense=rng.random((32, 13), np.float32))
+    nothing, references = np.empty((32, 0), np.float32), rng.integers(0, 2**63, 32).astype(np.uint64)
+    staying = replace(samples, labels=nothing, dense=nothing, references=references)
+    whole, referred = (Planner(job, [1e8] * 4, [400] * 4).plan(batch) for batch in (travelling, staying))
+    assert (whole.assignment == referred.assignment).all()
+    # 14 numbers of 4 bytes become one of 8, and the lengths of fields take a few bytes.
+    assert whole.plan_bytes - referred.plan_bytes == pytest.approx(32 * (14 * 4 - 8), abs=8 * 4)
+    for message, plan in zip(referred.messages, referred.plans, strict=True):
+        assert message == message_of(plan, 2)
+        assert plan.references is not None
+        assert plan.references.tolist() == references[plan.positions].tolist()
+        assert (plan.labels.shape[1], plan.dense.shape[1]) == (0, 0)
+
+
+def test_samples_with_and_without_references_are_told_apart() -> None:
+    samples = _batch(np.random.default_rng(0), 4)
+    nothing = np.empty((4, 0), np.float32)
+    staying = replace(samples, labels=nothing, dense=nothing, references=np.arange(4, dtype=np.uint64))
+    check_form(samples, _job("esd", 4))
+    check_form(staying, _job("esd", 4, by_reference=True))
+    with pytest.raises(InvalidArgument, match=r"has references to .*, which travel in job sites \(--site-values\)"):
+        check_form(staying, _job("esd", 4))
+    with pytest.raises(InvalidArgument, match=r"has no references to .*, which stay at their sites in job sites"):
+        check_form(samples, _job("esd", 4, by_reference=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,20 @@ def test_joined_parts_are_the_whole(one: list[list[list[int]]], other: list[list
     whole = batch_of(one + other)
     for name in ("ids", "dense", "labels", "lengths", "weights", "groups"):
         np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
+
+
+def test_references_stay_with_their_samples_and_stand_alone() -> None:
+    nothing = np.empty((3, 0), np.float32)
+    batch = SampleBatch(np.arange(6, dtype=np.uint64), nothing, nothing, references=np.array([7, 8, 9], np.uint64))
+    assert [len(batch), batch.sizes.tolist()] == [3, [24, 24, 24]]
+    joined = SampleBatch.concatenate([batch[1:], batch[np.array([0])]])
+    assert joined.references is not None
+    assert joined.references.tolist() == [8, 9, 7]
+    whole = SampleBatch.of_fields(np.zeros((1, 2), np.uint64), np.empty((1, 0), np.float32), np.ones(1, np.float32))
+    with pytest.raises(InvalidArgument, match="1 of 2 batches have references"):
+        SampleBatch.concatenate([batch, whole])
+    with pytest.raises(InvalidArgument, match="has 0 dense features and 1 labels: these stay at their sites"):
+        encode_batch(replace(whole, references=np.zeros(1, np.uint64)))
 
 
 def test_a_batch_of_one_id_each_joins_one_of_lists() -> None:

@@ -23,13 +23,16 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
 def batches(draw: st.DrawFn) -> SampleBatch:
     k, fields, features = draw(SHAPES)
     lengths = draw(st.none() | arrays(np.uint32, (k, fields), elements=st.integers(0, 3))) if k else None
+    references = draw(st.none() | arrays(np.uint64, k)) if k else None
+    labels, features = (draw(st.integers(1, 3)), features) if references is None else (0, 0)
     return SampleBatch(
         ids=draw(arrays(np.uint64, k * fields if lengths is None else int(lengths.sum()))),
         dense=draw(arrays(np.float32, (k, features), elements=FINITE)),
-        labels=draw(arrays(np.float32, (k, draw(st.integers(1, 3))), elements=FINITE)),
+        labels=draw(arrays(np.float32, (k, labels), elements=FINITE)),
         lengths=lengths,
         weights=draw(st.none() | arrays(np.float32, k, elements=st.floats(0, 9, width=32))) if k else None,
         groups=draw(st.none() | arrays(np.uint64, k)) if k else None,
+        references=references,
     )
 
 
@@ -42,7 +45,7 @@ def test_a_batch_is_cut_into_messages_by_bytes(batch: SampleBatch, spare: int, f
         assert not len(batch)
         return
     joined = SampleBatch.concatenate(parts)
-    for name in ("ids", "dense", "labels", "lengths", "weights", "groups"):
+    for name in ("ids", "dense", "labels", "lengths", "weights", "groups", "references"):
         np.testing.assert_array_equal(getattr(joined, name), getattr(batch, name))
     for part, after in pairwise(parts):
         assert part.nbytes + int(after.sizes[0]) > longest, "a message could hold more"
@@ -82,7 +85,7 @@ def test_round_trip(batch: SampleBatch) -> None:
     wire.fields = wire.fields or 1  # without samples it cannot be told
     wire = wire.SerializeToString()
     decoded = decode_batch(common_pb2.SampleBatch.FromString(wire))
-    for name in ("ids", "dense", "labels", "lengths", "weights", "groups"):
+    for name in ("ids", "dense", "labels", "lengths", "weights", "groups", "references"):
         before, after = getattr(batch, name), getattr(decoded, name)
         if before is None or after is None:
             assert before is after

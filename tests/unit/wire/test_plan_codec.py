@@ -106,6 +106,8 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         trainers[replicated] = 0
     trainers[(replicated, -1) if trainers.ndim > 1 else replicated] = owners[replicated]
     update_rows, pulls = draw(transfers()), draw(transfers())
+    references = draw(st.none() | arrays(np.uint64, m)) if m else None
+    labels, features = (draw(st.integers(1, 3)), features) if references is None else (0, 0)
     return IterationPlan(
         epoch=draw(COUNTER),
         iteration=draw(COUNTER),
@@ -123,13 +125,14 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         unique_contributors=trainers,
         inverse=draw(arrays(np.uint32, ids, elements=st.integers(0, max(u + initial - 1, 0)))),
         dense=draw(arrays(np.float32, (m, features))),
-        labels=draw(arrays(np.float32, (m, draw(st.integers(1, 3))))),
+        labels=draw(arrays(np.float32, (m, labels))),
         forgotten=draw(arrays(np.uint64, draw(st.integers(0, 3)))),
         forgotten_below=draw(st.integers(0, 2**53)),
         discards=draw(transfers()),
         lengths=lengths,
         weights=draw(st.none() | arrays(np.float32, m)) if m else None,
         groups=draw(st.none() | arrays(np.uint64, m)) if m else None,
+        references=references,
         reduced=replicated,
         direct_pushes=draw(direct_rows(len(update_rows))),
         direct_pulls=draw(direct_rows(len(pulls))),
