@@ -1,4 +1,4 @@
-"""`esd data`: looks at data of one's own."""
+"""`esd data`: looks at data of one's own, and writes the parts that stay at their sites."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from esd.cli.console import Json
+from esd.cli.console import Json, messages
 from esd.cli.report import print_json
 from esd.cli.tables import print_table
 from esd.data.opening import readers as known_readers
 from esd.data.opening import table_reader
+from esd.data.site_values import write_site_values
+from esd.run.options import RunOptions
+from esd.run.stream import READ_SAMPLES
 from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.site_values import folder_of_site
 
-app = typer.Typer(no_args_is_help=True, help="Looks at data of your own, and lists the readers of data.")
+_HELP = "Looks at data of your own, lists the readers of data, and writes what stays at sites."
+app = typer.Typer(no_args_is_help=True, help=_HELP)
 
 
 @app.callback()
 def _group() -> None:
-    """Looks at data of your own, and lists the readers of data."""
+    """Looks at data of your own, lists the readers of data, and writes what stays at sites."""
 
 
 @app.command()
@@ -55,3 +60,23 @@ def readers(as_json: Json = False) -> None:
     for name, origin in known.items():
         table.add_row(name, origin)
     print_table(table)
+
+
+@app.command()
+def site_values(
+    data: Annotated[str, typer.Argument(help="The samples, as esd train --data has them.")],
+    sites: Annotated[str, typer.Option(help="Names of the sites: north,south.")],
+    out: Annotated[Path, typer.Option(help="New folder, which gets a folder for each site.")],
+    schema: Annotated[
+        Path | None, typer.Option(help="TOML file that says what the columns are, with a column of sites.")
+    ] = None,
+) -> None:
+    """Writes labels and dense features, which then stay at their sites: `esd train --site-values OUT`.
+
+    Each folder in OUT goes to the machines of its site, whose workers find it by ESD_WORKER_SITE_VALUES. The submitter
+    needs those of the samples that it submits.
+    """
+    chosen = RunOptions(data=data, schema=schema, sites=sites)
+    written = write_site_values(chosen.open_all(data, READ_SAMPLES), chosen.worker_sites(), out)
+    for site, samples in written.items():
+        messages.print(f"{folder_of_site(out, site)}: {samples} samples of site {site!r}", highlight=False)

@@ -97,6 +97,14 @@ Sites = Annotated[
         rich_help_panel=CLUSTER,
     ),
 ]
+SiteValues = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of esd data site-values: labels and dense features stay at the sites, and samples refer to them.",
+        show_default="none: samples travel as a whole",
+        rich_help_panel=CLUSTER,
+    ),
+]
 Mechanism = Annotated[str, typer.Option(help=f"Dispatch mechanism: {', '.join(MECHANISMS)}.", rich_help_panel=DISPATCH)]
 Budget = Annotated[
     str | None,
@@ -326,6 +334,7 @@ _DECLARED: dict[str, Any] = {
     "links": Links,
     "lan": Lan,
     "sites": Sites,
+    "site_values": SiteValues,
     "measured_links": MeasuredLinks,
     "mechanism": Mechanism,
     "alpha": Alpha,

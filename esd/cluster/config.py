@@ -34,6 +34,7 @@ class Host(_Section):
         link: of its worker to the parameter server, bytes per second, written 500m (bits); none: no worker.
         lan: of a second network, in which `address` is, to the other workers; none: they share the link.
         site: of its worker, where samples stay at their sites; none: it is at none.
+        site_values: folder on the machine with the values of this site (`esd data site-values`); none: there are none.
         cache_rows: of its worker.
         memory: limit of its worker, bytes, written 2g.
         gpus: 1: its worker trains on a GPU.
@@ -45,6 +46,7 @@ class Host(_Section):
     link: Speed | None = None
     lan: Speed | None = None
     site: str | None = Field(None, min_length=1, max_length=LONGEST_SITE)
+    site_values: str | None = Field(None, pattern="^/")
     cache_rows: int = Field(int(SERVICES.worker.settings["cache_rows"]), ge=1)
     memory: Size = SERVICES.worker.memory
     gpus: int = Field(0, ge=0, le=1)
@@ -120,6 +122,8 @@ class Cluster(_Section):
                 raise ValueError(f"host {host.name} has a lan and no link: only workers have a second network")
             if host.site is not None and host.link is None:
                 raise ValueError(f"host {host.name} has a site and no link: only workers have sites")
+            if host.site_values is not None and host.site is None:
+                raise ValueError(f"host {host.name} has site_values and no site, of which they would be")
         return self
 
     @property

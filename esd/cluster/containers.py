@@ -38,6 +38,7 @@ class Container:
         health_seconds: between two calls of it. A call starts a process, and takes half a second of a small processor.
         volumes: name of the volume by its place.
         files: its files by folder: in FILES certificate, key, token and password, in CODE the models of one's own.
+        reads: folders of the machine that it reads, at the same place.
         gpu: whether it needs one.
     """
 
@@ -52,6 +53,7 @@ class Container:
     health_seconds: int
     volumes: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Files] = field(default_factory=dict, repr=False)
+    reads: tuple[str, ...] = ()
     gpu: bool = False
 
     @property
@@ -186,6 +188,7 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, c
             "ESD_WORKER_DEVICE": "cuda" if host.gpus else "cpu",
         }
         | ({} if host.site is None else {"ESD_WORKER_SITE": host.site})
+        | ({} if host.site_values is None else {"ESD_WORKER_SITE_VALUES": host.site_values})
         | ({} if host.lan is None else {"ESD_WORKER_LAN": repr(host.lan)})
         | ({"ESD_WORKER_CODE": CODE} if code else {})
         | _secured("ESD_WORKER", secrets),
@@ -193,6 +196,7 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, c
         _probe(address),
         service.health_seconds,
         files=_secret_files(worker_name(host), secrets) | ({CODE: code} if code else {}),
+        reads=() if host.site_values is None else (host.site_values,),
         gpu=bool(host.gpus),
     )
 

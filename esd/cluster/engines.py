@@ -236,6 +236,7 @@ def _arguments(cluster: Cluster, container: Container, image: str, filled: Mappi
     """
     volumes = {name: {"bind": place, "mode": "rw"} for place, name in container.volumes.items()}
     volumes |= {name: {"bind": folder, "mode": "ro"} for folder, name in filled.items()}
+    volumes |= {folder: {"bind": folder, "mode": "ro"} for folder in container.reads}
     labels = {_CLUSTER: cluster.name, _SERVICE: container.service}
     return {
         "image": image,

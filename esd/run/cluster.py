@@ -32,6 +32,7 @@ from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec
 from esd.services.runtime.process import STOP_WITH_STDIN
 from esd.services.runtime.settings import load
+from esd.services.runtime.site_values import folder_of_site
 from esd.worker.service.settings import WorkerSettings
 
 # Of the driver and of every service, at rest with 2 workers: 11 to 14.
@@ -61,6 +62,8 @@ class LocalServices:
     Args:
         worker_links: speed of every worker's link, bytes per second; there is one worker for each.
         worker_sites: site of every worker; empty: none.
+        site_values: folder with the values of all sites, of which each worker gets its site's; None: samples travel as
+            a whole.
         cache_rows: rows of every worker's cache.
         lan: speed of a second network that every worker has for the traffic between workers, bytes per second; None:
             there is none.
@@ -92,6 +95,7 @@ class LocalServices:
         *,
         worker_links: Sequence[float],
         worker_sites: Sequence[str] = (),
+        site_values: Path | None = None,
         cache_rows: Sequence[int],
         logs: Path,
         lan: float | None = None,
@@ -114,6 +118,7 @@ class LocalServices:
         self._worker_links = worker_links
         self._cache_rows = cache_rows
         self._sites = worker_sites
+        self._site_values = site_values
         self._second_network = {} if lan is None else {"lan": lan}
         self._logs = logs
         self._settings = LocalSettings(
@@ -248,8 +253,14 @@ class LocalServices:
             "cache_rows": self._cache_rows[slot],
             "device": self._devices[slot],
             **self._second_network,
-            **({"site": self._sites[slot]} if self._sites else {}),
+            **self._site(slot),
         }
+
+    def _site(self, slot: int) -> dict[str, Any]:
+        if not self._sites:
+            return {}
+        site, folder = self._sites[slot], self._site_values
+        return {"site": site} | ({} if folder is None else {"site_values": folder_of_site(folder, site).absolute()})
 
     async def _start_one(
         self,

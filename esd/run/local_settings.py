@@ -55,6 +55,8 @@ NOT_TAKEN: Mapping[type[ServerSettings], Mapping[str, str]] = {
         "dispatcher": "the workers of a local run belong to its own dispatcher",
         "link": "--links decides it in a local run",
         "lan": "--lan decides it in a local run",
+        "site": "--sites decides it in a local run",
+        "site_values": "--site-values decides it in a local run",
         "cache_rows": "--cache-rows or --cache-ratio decides it in a local run",
         "code": "a local run finds models of one's own in its working directory and by PYTHONPATH",
         "advertise_host": _ADDRESS,

@@ -18,6 +18,7 @@ from esd.data.distinct import distinct_ids_of
 from esd.data.epochs import Epochs
 from esd.data.schema import Schema, TableOptions, admit_afters, job_tables, row_ttls
 from esd.data.schema_file import name_of, read_schema
+from esd.data.site_values import ByReference
 from esd.data.sites import at_sites
 from esd.data.split import split
 from esd.run.budget import parse_alpha, parse_budget
@@ -101,6 +102,8 @@ class RunOptions:
         lan: speed of a second network for the traffic between workers; None: there is none.
         sites: site of every worker, `north,north,south`: a sample is trained by workers of its site only; None:
             anywhere.
+        site_values: folder that `esd data site-values` has written: labels and dense features stay at the sites, and
+            samples refer to them; None: samples travel as a whole.
         measured_links: whether link speeds follow measurements.
         mechanism: the dispatch mechanism, one of `esd.dispatcher.core.mechanisms.MECHANISMS`.
         alpha: share of the samples that the exact solver assigns, `0` to `1`, or `auto`.
@@ -162,6 +165,7 @@ class RunOptions:
     links: str = "500m"
     lan: str | None = None
     sites: str | None = None
+    site_values: Path | None = None
     measured_links: bool = False
     mechanism: str = "joint"
     alpha: str = "1"
@@ -309,6 +313,7 @@ class RunOptions:
             "workloads": workloads,
             "workload_limits": self.limits(),
             "sites": self.worker_sites(),
+            "by_reference": self.site_values is not None,
             "window": PLAN_WINDOW,
             "tables": self._tables(features, table_options, table),
             "row_ttls": row_ttls(schema, features, self.row_ttl),
@@ -370,6 +375,8 @@ class RunOptions:
         whole = trained = self.open_all(self.data, batch_size) if opened is None else opened
         if self.sites is not None:
             whole = trained = at_sites(whole, self.worker_sites())
+        if self.site_values is not None:
+            trained = self._by_reference(whole, self.site_values)
         held_back = None
         if self.holdout:
             trained, held_back = split(trained, self.holdout, "--holdout {}")
@@ -387,6 +394,18 @@ class RunOptions:
             )
             trained = in_hot_batches(trained, job, self.hot_batches)
         return trained, held_back, whole
+
+    def _by_reference(self, whole: Dataset, folder: Path) -> Dataset:
+        if self.sites is None:
+            raise InvalidArgument(
+                "--site-values is for samples that stay at sites, and workers have none: give --sites"
+            )
+        if self.holdout:
+            raise InvalidArgument(
+                f"--holdout {self.holdout} needs the labels of its samples here, and --site-values leaves them at "
+                "their sites: judge by other data (--evaluate)"
+            )
+        return ByReference(whole, folder, self.worker_sites())
 
     def open_all(self, uri: str, batch_size: int) -> Dataset:
         """Opens all samples of some data, once, in the order in which they are."""

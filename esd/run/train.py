@@ -146,6 +146,7 @@ async def train(
         async with LocalServices(
             worker_links=options.bandwidths(),
             worker_sites=options.worker_sites(),
+            site_values=options.site_values,
             cache_rows=[cache.rows] * options.workers,
             logs=logs,
             lan=options.lan_bandwidth(),

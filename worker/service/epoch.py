@@ -21,6 +21,7 @@ from esd.services.domain.plans import EndOfStream, Membership, PlanMessage, Relo
 from esd.services.domain.reports import FlushReport, IterationReport, Lease, WorkerPhase
 from esd.services.domain.tables import slots_of_tables
 from esd.services.runtime.leavable_thread import LeavableThread
+from esd.services.runtime.site_values import SiteValues
 from esd.services.runtime.tasks import run_in
 from esd.services.runtime.threads import named_threads
 from esd.services.runtime.tracing import enter
@@ -29,6 +30,7 @@ from esd.worker.service.caller import Caller
 from esd.worker.service.checkpoint import WorkerCheckpoints
 from esd.worker.service.dense_sums import Meeting, join_sums
 from esd.worker.service.inbox import Inbox
+from esd.worker.service.job_values import values_of_job
 from esd.worker.service.link import Link
 from esd.worker.service.parameter_servers import ParameterServers
 from esd.worker.service.peers import Peers
@@ -79,6 +81,7 @@ class WorkerEpoch:
         service: describes the worker to operators.
         caller: makes calls in the thread that trains.
         training: the model to train, and its device.
+        values: of the worker's site; None: it has none.
 
     Attributes:
         membership: of the epoch, None until the dispatcher has sent it.
@@ -95,6 +98,7 @@ class WorkerEpoch:
         service: WorkerService,
         caller: Caller,
         training: Training,
+        values: SiteValues | None,
     ) -> None:
         self.membership: Membership | None = None
         self._settings = settings
@@ -108,6 +112,7 @@ class WorkerEpoch:
         self._service = service
         self._caller = caller
         self._training = training
+        self._values = values
         self._reducer: DenseReducer | None = None
         self._loop: TrainingLoop | None = None
         # Copies rows out of the cache while an iteration trains.
@@ -128,6 +133,7 @@ class WorkerEpoch:
         messages = self._attendance
         self.membership = membership = await _expect(Membership, messages)
         job = membership.job
+        values = values_of_job(self._values, job)
         slots = slots_of_tables(job.tables, settings.cache_rows)
         book = CacheBook(
             slots, membership.slot, membership.epoch, membership.iteration, keeps_copies=job.sync.keeps_copies
@@ -167,7 +173,8 @@ class WorkerEpoch:
             def begin(current: IterationTransfers, rows_trained: RowsTrained) -> Step:
                 enter(current.span)
                 current.write()
-                return steps.begin(current.plan, rows_trained)
+                plan = current.plan if values is None else values.completed(current.plan)
+                return steps.begin(plan, rows_trained)
 
             self._loop = TrainingLoop(
                 messages,

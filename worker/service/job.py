@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 
 from esd.services.clients.attendance import Attendance
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.domain.errors import EsdError, NotFound, StaleEpoch, StaleVersion
+from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound, StaleEpoch, StaleVersion
 from esd.services.domain.reports import FailureReport, Lease, Registration, WorkerPhase
 from esd.services.runtime.retry import AWAY
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.settings import join_address, split_address
+from esd.services.runtime.site_values import SiteValues
 from esd.services.runtime.tasks import first_failure
 from esd.worker.service.caller import Caller
 from esd.worker.service.epoch import Training, WorkerEpoch
@@ -58,6 +60,7 @@ class WorkerJob:
         self._caller = caller
         self._training = training
         self._epoch: WorkerEpoch | None = None
+        self._values: SiteValues | None = None
         self._dispatcher = AsyncDispatcherClient(
             settings.dispatcher,
             timeout=_CALL_SECONDS,
@@ -71,9 +74,12 @@ class WorkerJob:
         """Takes part in one job until its stream ends. Call it once.
 
         Raises:
-            EsdError: a plan was refused, the job failed, or it takes no checkpoints and a peer is lost.
+            EsdError: a plan was refused, the job failed, or it takes no checkpoints and a peer is lost; or the site's
+                values are not there, or damaged.
         """
         try:
+            if self._settings.site_values is not None:
+                self._values = await asyncio.to_thread(_checked, self._settings.site_values, self._settings.site)
             lease = await self._register(self._settings.job_timeout)
             _log.info("registered")
             while True:
@@ -102,6 +108,7 @@ class WorkerJob:
                 self._service,
                 self._caller,
                 self._training,
+                self._values,
             )
             try:
                 await _see_through(self._epoch, attendance)
@@ -143,6 +150,18 @@ class WorkerJob:
         if isinstance(error, StaleEpoch):
             return lease
         raise error
+
+
+def _checked(folder: Path, site: str) -> SiteValues:
+    """Opens the values of the worker's site, and reads all of them."""
+    values = SiteValues(folder)
+    if values.site != site:
+        raise FailedPrecondition(
+            f"ESD_WORKER_SITE_VALUES is {folder}, which has the values of site {values.site!r}, and ESD_WORKER_SITE is "
+            f"{site!r}"
+        )
+    values.check_content()
+    return values
 
 
 async def _see_through(epoch: WorkerEpoch, attendance: Attendance) -> None:

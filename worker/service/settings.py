@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field, field_validator
 
 from esd.services.domain.sites import LONGEST_SITE
@@ -33,6 +35,11 @@ class WorkerSettings(ServerSettings, env_prefix="ESD_WORKER_"):
         "",
         max_length=LONGEST_SITE,
         description="site of the machine: of a job whose samples have sites it trains those of its own; empty: none",
+    )
+    site_values: Path | None = Field(
+        None,
+        description="folder of the labels and dense features of the site's samples, for jobs in which they stay there "
+        "(esd data site-values); empty: none",
     )
     shape_link: bool = Field(
         True, description="hold the traffic to the speed of the link; off where the network itself is that slow"

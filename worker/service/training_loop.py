@@ -11,7 +11,14 @@ from typing import Any
 
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.plans import FlushPlan, IterationPlan, PlanMessage
-from esd.services.domain.reports import IterationReport, PhaseTimes, TransferCounts, WorkerPhase, label_classes
+from esd.services.domain.reports import (
+    IterationReport,
+    PhaseTimes,
+    TransferCounts,
+    WorkerPhase,
+    label_classes,
+    withheld,
+)
 from esd.services.domain.sync import Sync
 from esd.services.runtime.tracing import Span, continue_trace
 from esd.worker.core.cache_book import CacheBook
@@ -200,11 +207,14 @@ class TrainingLoop:
     def _report(
         self, plan: IterationPlan, step: StepResult, transfers: TransferCounts, phases: PhaseTimes, seconds: float
     ) -> IterationReport:
+        bins, labels = step.score_bins, label_classes(plan.labels)
+        if labels.shape != bins.shape:  # the plan has no labels, since they stay at their site
+            bins, labels = withheld(bins)
         return IterationReport(
             iteration=plan.iteration,
             loss_sum=step.loss_sum,
-            score_bins=step.score_bins,
-            labels=label_classes(plan.labels),
+            score_bins=bins,
+            labels=labels,
             transfers=transfers,
             phases=phases,
             seconds=seconds,

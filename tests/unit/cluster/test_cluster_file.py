@@ -124,6 +124,17 @@ def test_workers_get_the_code_that_lies_beside_the_file(tmp_path: Path) -> None:
     assert changed == ["worker"]
 
 
+def test_a_worker_reads_the_values_of_its_site_on_its_machine(tmp_path: Path) -> None:
+    site = 'site = "north"\nsite_values = "/data/north"\n'
+    worker = containers_of(read_cluster(write(tmp_path, MINIMAL + site)))[-1]
+    assert worker.environment["ESD_WORKER_SITE_VALUES"] == "/data/north"
+    assert worker.reads == ("/data/north",)
+    with pytest.raises(InvalidArgument, match="has site_values and no site"):
+        read_cluster(write(tmp_path, MINIMAL + 'site_values = "/data/north"\n'))
+    with pytest.raises(InvalidArgument, match="site_values"):
+        read_cluster(write(tmp_path, MINIMAL + 'site = "north"\nsite_values = "data"\n'))
+
+
 def test_a_folder_that_holds_no_code_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"code: there is no folder .*/models"):
         read_code(tmp_path / "models")

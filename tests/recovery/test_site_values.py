@@ -1,0 +1,212 @@
+"""Labels and dense features that stay at their sites: they never travel, and the model is the same."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esd.data.site_values import write_site_values
+from esd.run.cluster import LocalServices
+from esd.run.driver import drive
+from esd.run.export import export_model
+from esd.run.options import RunOptions
+from esd.run.stream import first_samples, global_batches, training_stream
+from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import EsdError
+from esd.services.domain.losses import Loss
+from esd.services.domain.tables import OptimizerKind
+from esd.services.runtime.security import PLAINTEXT
+from esd.services.runtime.whole_files import make_folder
+from tests.recovery.kills import OPTIONS, Killer, dispatcher, interrupted_run, parameter_server, worker
+from tests.support import training
+from tests.support.listening_proxy import ListeningProxy, listening_proxy
+from tests.support.models import assert_same_model, assert_trained
+from tests.support.reference import train_reference
+
+SITES = ("north", "north", "south", "south")
+SIZE = 40  # samples of a global batch
+SCHEMA = """
+label = ["paid", "stayed"]
+label-range = [0, 1]
+ids = ["visit", "user", "item"]
+dense = ["price", "hour"]
+site = "shop"
+"""
+WITHIN_SECONDS = 120  # in which a job ends by name
+
+
+def write_visits(folder: Path, seed: int) -> str:
+    """Writes a file for each site, and returns the pattern of both. No two samples share a label or dense feature."""
+    rng, iterations = np.random.default_rng(seed), OPTIONS.iterations
+    assert iterations is not None
+    for site, share in (("north", 0.7), ("south", 0.3)):
+        lines = ["paid,stayed,visit,user,item,price,hour,shop"]
+        for visit in range(round(share * iterations * SIZE)):
+            paid, stayed, price, hour = rng.random(4)
+            user, item = f"{site}{rng.integers(0, 60)}", rng.zipf(1.5) % 80
+            lines.append(f"{paid:.7f},{stayed:.7f},{site}{visit},{user},{item},{price:.7f},{hour:.7f},{site}")
+        (folder / f"{site}.csv").write_text("\n".join(lines) + "\n")
+    return str(folder / "*.csv")
+
+
+def options_of(folder: Path, data: str) -> RunOptions:
+    """A run over visits in which samples travel as a whole. Shuffling mixes the files of the sites."""
+    schema = folder / "visits.toml"
+    schema.write_text(SCHEMA)
+    return replace(
+        OPTIONS, data=data, schema=schema, workers=4, links="20m,10m,20m,10m", batch=SIZE // 4, loss=Loss.MSE,
+        shuffle=1000, sites=",".join(SITES), optimizer=OptimizerKind.SGD, learning_rate=0.05, cache_rows=130,
+        iterations=None,
+    )  # fmt: skip
+
+
+def by_reference(options: RunOptions, folder: Path) -> RunOptions:
+    write_site_values(options.open_all(options.data, 1024), options.worker_sites(), folder)
+    return replace(options, site_values=folder)
+
+
+@pytest.fixture(scope="module")
+def travelling(tmp_path_factory: pytest.TempPathFactory) -> RunOptions:
+    visits, described = tmp_path_factory.mktemp("visits"), tmp_path_factory.mktemp("schema")
+    return options_of(described, write_visits(visits, seed=7))
+
+
+@pytest.fixture(scope="module")
+def staying(travelling: RunOptions, tmp_path_factory: pytest.TempPathFactory) -> RunOptions:
+    return by_reference(travelling, tmp_path_factory.mktemp("values"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(travelling: RunOptions, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model of the samples as they are, from a run in which nothing was killed."""
+    path = tmp_path_factory.mktemp("undisturbed")
+    training.run(travelling, store="memory", shards=2, out=path)
+    return path
+
+
+def assert_model_of_one_process(options: RunOptions, path: Path) -> None:
+    """Compares a model with that of one process, which is given the samples as a whole."""
+    data = replace(options, site_values=None).open(1024)
+    job = options.job(
+        features=data.features, dense_features=data.dense_features, labels=data.labels, parameter_servers=("none",)
+    )
+    samples = global_batches(first_samples(data, None), SIZE)
+    assert_trained(path / "model", train_reference(job, samples), 1e-5)
+
+
+class Heard:
+    """A cluster that is reached through proxies only: the dispatcher by the driver and all workers, and the server."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self.dispatcher: ListeningProxy | None = None
+        self.server: ListeningProxy | None = None
+
+    async def reach_dispatcher(self, _worker: str, address: str) -> str:
+        if self.dispatcher is None:
+            self.dispatcher = await self._stack.enter_async_context(listening_proxy(address))
+        return self.dispatcher.address
+
+    def found(self, patterns: Sequence[bytes]) -> list[int]:
+        """Counts the patterns that the dispatcher and the parameter server have got or sent."""
+        assert self.dispatcher is not None
+        assert self.server is not None
+        return [self.dispatcher.found(patterns), self.server.found(patterns)]
+
+
+@asynccontextmanager
+async def cluster_of(options: RunOptions, logs: Path, **further: Any) -> AsyncIterator[LocalServices]:
+    """Services of which none is started again."""
+    async with LocalServices(
+        worker_links=options.bandwidths(), worker_sites=options.worker_sites(), logs=logs, rejoin_seconds=1.0,
+        cache_rows=[130] * options.workers, **{"site_values": options.site_values} | further,
+    ) as cluster:  # fmt: skip
+        yield cluster
+
+
+async def driven(options: RunOptions, dispatcher: str, server: str, out: Path | None = None) -> None:
+    """Submits the samples and sees the job to its end."""
+    stream = training_stream(options)
+    job = options.job(
+        features=stream.dataset.features,
+        labels=stream.dataset.labels,
+        dense_features=stream.dataset.dense_features,
+        parameter_servers=(server,),
+    )
+    async with asyncio.timeout(WITHIN_SECONDS), AsyncDispatcherClient(dispatcher) as client:
+        await drive(client, job, stream)
+        if out is not None:
+            await export_model(job, out / "model", PLAINTEXT, graphs=False)
+
+
+async def trained_and_heard(options: RunOptions, path: Path, patterns: Sequence[bytes]) -> list[int]:
+    """Trains, and counts the patterns that have passed."""
+    make_folder(path)
+    async with AsyncExitStack() as stack:
+        heard = Heard(stack)
+        async with cluster_of(options, path, reach_dispatcher=heard.reach_dispatcher) as cluster:
+            heard.server = await stack.enter_async_context(listening_proxy(cluster.parameter_servers[0].address))
+            assert heard.dispatcher is not None
+            await driven(options, heard.dispatcher.address, heard.server.address, path)
+        return heard.found(patterns)
+
+
+async def test_labels_and_dense_features_do_not_travel_and_the_model_is_the_same(travelling, staying, tmp_path):
+    whole = SampleBatch.concatenate(list(travelling.open_all(travelling.data, 1024)))
+    # 8 bytes each, as both labels and both dense features of a sample follow each other in every message.
+    patterns = [row.tobytes() for row in (*whole.labels, *whole.dense)]
+    with_them = await trained_and_heard(travelling, tmp_path / "travelling", patterns)
+    assert min(with_them) > 0.9 * len(patterns)  # frames of HTTP/2 cut a few
+    assert await trained_and_heard(staying, tmp_path / "staying", patterns) == [0, 0]
+    assert_same_model(tmp_path / "staying", tmp_path / "travelling")
+    assert_model_of_one_process(staying, tmp_path / "staying")
+
+
+@pytest.mark.parametrize("victim", [worker, dispatcher, parameter_server])
+def test_a_killed_process_leaves_the_model_of_samples_that_travel(staying, undisturbed, tmp_path, victim):
+    kill = Killer(victim)
+    keep = {"store": "memory", "shards": 2, "checkpoint_dir": tmp_path / "kept"}
+    result = interrupted_run(staying, kill, **keep, out=tmp_path)
+    assert kill.killed
+    assert result["iterations"] == OPTIONS.iterations
+    assert result["loss"] > 0
+    assert math.isnan(result["auc"])  # scores stay at the site, as labels do
+    assert_same_model(tmp_path, undisturbed)
+
+
+async def fails_by(options: RunOptions, logs: Path, pattern: str, **workers: Any) -> None:
+    async with cluster_of(options, logs, **workers) as cluster:
+        with pytest.raises(EsdError, match=pattern):
+            await driven(options, cluster.dispatcher.address, cluster.parameter_servers[0].address)
+
+
+async def test_workers_with_the_values_of_other_data_end_the_job_by_name(staying, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = replace(staying, data=write_visits(tmp_path / "other", seed=8))
+    there = by_reference(other, tmp_path / "values").site_values
+    await fails_by(
+        staying,
+        tmp_path,
+        r"refers to values with the key \w{6}, and ESD_WORKER_SITE_VALUES is .*values/",
+        site_values=there,
+    )
+
+
+async def test_workers_without_values_end_the_job_by_name(staying, tmp_path):
+    await fails_by(staying, tmp_path, "this worker has none: set its ESD_WORKER_SITE_VALUES", site_values=None)
+
+
+async def test_values_of_other_labels_end_the_job_by_name(staying, tmp_path):
+    schema = tmp_path / "other.toml"
+    schema.write_text(SCHEMA.replace("[0, 1]", "[0, 2]"))
+    other = by_reference(replace(staying, schema=schema), tmp_path / "values").site_values
+    await fails_by(staying, tmp_path, "label is 0 to 2 in the schema of the samples", site_values=other)
