@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic.fields import FieldInfo
 
@@ -25,6 +26,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.mechanisms import JointOptions
 from esd.services.domain.negatives import Negatives
+from esd.services.domain.references import references_to
 from esd.services.domain.sources import SourcePosition
 from esd.services.domain.sync import parse_sync
 from esd.services.runtime.settings import LEAST_LOGGED_BYTES, LEAST_MESSAGE_BYTES, ServerSettings, SettingsError, load
@@ -55,6 +57,7 @@ REFUSED: Mapping[str, Callable[[], object]] = {
     "domain/jobs._MOST_64": lambda: replace(JOB, checkpoint_bytes=2**64),
     "domain/mechanisms/joint.MAX_HORIZON": lambda: JointOptions(horizon=65),
     "domain/negatives.MAX_IDS": lambda: Negatives("negative", ids=2**40 + 1, count=1),
+    "domain/references.MOST_REFERRED_ROWS": lambda: references_to(0, np.array([2**40])),
     "domain/reports._LONGEST_NAME": lambda: registration("x" * 257),
     "domain/schedules._MOST_ITERATIONS": lambda: parse_schedule(f"cosine:{2**32}", None),
     "domain/sites.LONGEST_SITE": lambda: replace(JOB, sites=("x" * 65,) * JOB.workers),

@@ -10,6 +10,7 @@ from esd.services.clients.attendance import Attendance
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound, StaleEpoch, StaleVersion
 from esd.services.domain.reports import FailureReport, Lease, Registration, WorkerPhase
+from esd.services.runtime.leavable_thread import LeavableThread
 from esd.services.runtime.retry import AWAY
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.settings import join_address, split_address
@@ -79,7 +80,7 @@ class WorkerJob:
         """
         try:
             if self._settings.site_values is not None:
-                self._values = await asyncio.to_thread(_checked, self._settings.site_values, self._settings.site)
+                self._values = await self._read_values(self._settings.site_values)
             lease = await self._register(self._settings.job_timeout)
             _log.info("registered")
             while True:
@@ -89,6 +90,13 @@ class WorkerJob:
                 lease = next_lease
         finally:
             await self._dispatcher.close()
+
+    async def _read_values(self, folder: Path) -> SiteValues:
+        thread = LeavableThread("esd-values")  # it may read for minutes, which a worker that is stopped does not await
+        try:
+            return await asyncio.wrap_future(thread.submit(_checked, folder, self._settings.site))
+        finally:
+            thread.end()
 
     async def _register(self, patience: float) -> Lease:
         return await self._dispatcher.register(self._registration, wait_for_job=patience)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esd.services.domain.columns import SampleColumns, arrangement
-from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.plans import IterationPlan
 from esd.services.domain.references import keys_of, rows_of
@@ -32,11 +32,14 @@ class JobValues:
     def __init__(self, values: SiteValues, job: JobSpec) -> None:
         self._values = values
         self._job = job
-        moves = arrangement(values.columns, SampleColumns((), job.labels, job.dense_names, job.rules))
+        try:
+            moves = arrangement(values.columns, SampleColumns((), job.labels, job.dense_names, job.rules))
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{values} does not fit job {job.name}: {error}") from None
         self._labels, self._dense = moves.labels, moves.dense
         if len(values.columns.dense) != job.dense_features:
             raise FailedPrecondition(
-                f"{values} have {len(values.columns.dense)} dense features, job {job.name} has {job.dense_features}"
+                f"{values} has {len(values.columns.dense)} dense features, job {job.name} has {job.dense_features}"
             )
 
     def completed(self, plan: IterationPlan) -> IterationPlan:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from esd.cli.main import app
 from esd.data.schema import Schema
 from esd.data.site_values import ByReference, write_site_values
 from esd.data.tables import TableDataset
@@ -130,3 +132,17 @@ def test_options_that_need_labels_here_are_refused(tmp_path: Path, values: Path)
         InvalidArgument, match="has no last sample, and labels stay at sites where samples have numbers"
     ):
         RunOptions(**endless).open(3)
+
+
+def test_the_command_writes_them(tmp_path: Path) -> None:
+    data(tmp_path)
+    schema = tmp_path / "visits.toml"
+    schema.write_text('label = "clicked"\nids = ["user"]\ndense = ["price"]\nsite = "shop"\n')
+    out = str(tmp_path / "written")
+    arguments = ["data", "site-values", str(tmp_path / "visits.csv"), "--schema", str(schema), "--out", out]
+    result = CliRunner().invoke(app, [*arguments, "--sites", "north,a/../b"])
+    assert result.exit_code == 0, result.output
+    assert f"{out}/north: 3 samples of site 'north'" in result.output.replace("\n", "")
+    assert len(SiteValues(tmp_path / "written" / "north")) == 3
+    refused = CliRunner().invoke(app, [*arguments[:-1], str(tmp_path / "more"), "--sites", "north"])
+    assert isinstance(refused.exception, InvalidArgument)
