@@ -20,13 +20,13 @@ from esd.run.stream import READ_SAMPLES
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.site_values import folder_of_site
 
-_HELP = "Looks at data of your own, lists the readers of data, and writes what stays at sites."
+_HELP = "Looks at data of your own, lists the readers of data, and writes values that stay at sites."
 app = typer.Typer(no_args_is_help=True, help=_HELP)
 
 
 @app.callback()
 def _group() -> None:
-    """Looks at data of your own, lists the readers of data, and writes what stays at sites."""
+    """Looks at data of your own, lists the readers of data, and writes values that stay at sites."""
 
 
 @app.command()
@@ -74,7 +74,7 @@ def site_values(
     """Writes labels and dense features, which then stay at their sites: `esd train --site-values OUT`.
 
     Each folder in OUT goes to the machines of its site, whose workers find it by ESD_WORKER_SITE_VALUES. The submitter
-    needs those of the samples that it submits.
+    needs the folders of the samples that it submits.
     """
     chosen = RunOptions(data=data, schema=schema, sites=sites)
     written = write_site_values(chosen.open_all(data, READ_SAMPLES), chosen.worker_sites(), out)

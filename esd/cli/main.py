@@ -52,7 +52,7 @@ COMMANDS = {
     "plans": "Prints the plans of all workers as the dispatcher publishes them, with reasons and receivers.",
     "cancel": "Ends the running job, so that another one may begin. Repeated, it goes on at its last checkpoint.",
     "bench": "Measures this machine and the mechanisms, in a source tree only.",
-    "data": "Looks at data of your own, lists the readers of data, and writes what stays at sites.",
+    "data": "Looks at data of your own, lists the readers of data, and writes values that stay at sites.",
     "schema": "Prints the JSON Schema of a kind of file, from which editors complete and check it.",
     "serve": "Runs one service in the foreground.",
     "checkpoint": "Lists, verifies and restores the checkpoints of a store.",

@@ -38,7 +38,7 @@ def check_contents(batch: SampleBatch, job: JobSpec, first: int) -> None:
 
 
 def sites_of_samples(batch: SampleBatch, job: JobSpec, first: int = 0) -> NDArray[np.int32] | None:
-    """Returns the place of each sample's site among those of a job's workers, int32 [k]; None where there are none.
+    """Returns the place of each sample's site among the sites of a job's workers, int32 [k]; None where none have one.
 
     Args:
         batch: the samples.

@@ -38,7 +38,7 @@ def folder_of_site(folder: Path, site: str) -> Path:
 
 
 def _digest(site: str, columns: SampleColumns) -> Any:
-    """Returns a hash of all that decides what a row means, to which the values are added."""
+    """Returns a hash of the meaning of rows, to which the values are added."""
     described = json.dumps([_FORMAT, site, columns.labels, columns.dense, columns.rules])
     return hashlib.blake2b(described.encode(), digest_size=_DIGEST_BYTES)
 

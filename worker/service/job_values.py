@@ -80,7 +80,7 @@ class JobValues:
 
 
 def values_of_job(values: SiteValues | None, job: JobSpec) -> JobValues | None:
-    """Returns what completes the plans of a job; None if they are complete.
+    """Returns the values by which the plans of a job are completed; None if they are complete.
 
     Raises:
         FailedPrecondition: they are not, and the worker has no values.
