@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -181,6 +182,17 @@ def test_a_killed_process_leaves_the_model_of_samples_that_travel(staying, undis
     assert result["loss"] > 0
     assert math.isnan(result["auc"])  # scores stay at the site, as labels do
     assert_same_model(tmp_path, undisturbed)
+
+
+def test_a_model_goes_on_by_reference_as_it_would_with_samples_that_travel(travelling, staying, tmp_path):
+    training.run(travelling, store="memory", checkpoint_dir=tmp_path / "kept")
+    shutil.copytree(tmp_path / "kept", tmp_path / "copy")
+    for options, kept, name in ((travelling, "kept", "travelling"), (staying, "copy", "staying")):
+        later = replace(options, shuffle=500)  # another order of the samples
+        training.run(
+            later, store="memory", checkpoint_dir=tmp_path / kept, continue_from="embeddings", out=tmp_path / name
+        )
+    assert_same_model(tmp_path / "staying", tmp_path / "travelling")
 
 
 async def fails_by(options: RunOptions, logs: Path, pattern: str, **workers: Any) -> None:

@@ -15,6 +15,7 @@ from esd.services.wire.jobs import job_of_json
 _FREE = {
     "admit_afters",
     "batch_size",
+    "by_reference",
     "dense_schedule",
     "first_iteration",
     "max_rows",
