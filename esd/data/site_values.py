@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,7 @@ def write_site_values(dataset: Dataset, sites: Sequence[str], folder: Path) -> d
         }
         for batch in sited:
             batch.check_numbers()
-            for key, rows in _by_site(batch):
+            for key, rows in _by_site(batch, names):
                 writers[key].add(batch.labels[rows], batch.dense[rows])
         return {names[key]: writer.finish() for key, writer in writers.items()}
 
@@ -94,7 +94,7 @@ class ByReference(DerivedDataset):
         seen = Counter[int]()
         for batch in self._source:
             references = np.empty(len(batch), np.uint64)
-            for key, rows in _by_site(batch):
+            for key, rows in _by_site(batch, self._names):
                 references[rows] = self._references(key, seen[key], batch.labels[rows], batch.dense[rows])
                 seen[key] += len(rows)
             nothing = np.empty((len(batch), 0), np.float32)
@@ -130,11 +130,16 @@ def _values_like(dataset: Dataset, folder: Path, site: str) -> SiteValues:
     return values
 
 
-def _by_site(batch: SampleBatch) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yields the key of each site in a batch, with the places of its samples."""
+def _by_site(batch: SampleBatch, names: Mapping[int, str]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Yields the key of each site in a batch, which must be among these, with the places of its samples."""
     if batch.sites is None:
         raise InvalidArgument("samples have no sites, at which their labels could stay: name the column as `site`")
     for key in np.unique(batch.sites).tolist():
+        if key not in names:
+            raise InvalidArgument(
+                f"a sample is of the site with the key {key}, the sites are {', '.join(map(repr, names.values()))} "
+                "(--sites)"
+            )
         yield key, np.flatnonzero(batch.sites == key)
 
 

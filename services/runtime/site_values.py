@@ -155,7 +155,7 @@ class SiteValues:
             raise FailedPrecondition(f"{self.folder / _VALUES}: {error.strerror}") from None
 
     def check_content(self) -> None:
-        """Reads all values, a second for each GB. Raises FailedPrecondition if they are not as they were written."""
+        """Reads all values. Raises FailedPrecondition if they are not as they were written."""
         digest = _digest(self.site, self.columns)
         with (self.folder / _VALUES).open("rb") as file:
             while some := file.read(_READ_BYTES):

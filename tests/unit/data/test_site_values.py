@@ -80,6 +80,14 @@ def test_a_submitter_needs_the_values_of_the_sites_that_it_submits(tmp_path: Pat
         ByReference(only, values, ["north"])
 
 
+def test_data_of_ones_own_must_keep_to_the_sites(tmp_path: Path, values: Path) -> None:
+    elsewhere = data(tmp_path).at_sites(SITES)
+    with pytest.raises(InvalidArgument, match=r"a sample is of the site with the key [0-9]+, the sites are 'north'"):
+        list(ByReference(elsewhere, values, ["north"]))
+    with pytest.raises(InvalidArgument, match="samples have no sites, at which their labels could stay"):
+        list(ByReference(data(tmp_path), values, SITES))
+
+
 def test_other_columns_or_rules_are_refused(tmp_path: Path, values: Path) -> None:
     data(tmp_path)
     other = Schema(label="clicked", ids=("user",), dense=("price",), log=("price",), site="shop")
