@@ -43,8 +43,8 @@ class SampleBatch:
         weights: float32 [k], factor of each sample's loss; None: 1.
         groups: uint64 [k], group of each sample, such as its user; None: samples have no groups.
         sites: uint64 [k], the site of each sample, as `site_key` makes it of a name; None: samples have no sites.
-        references: uint64 [k], to dense features and labels that stay at the samples' sites, as `references_to` makes
-            them; d and L are 0 then. None: they are here.
+        references: uint64 [k], to dense features and labels that stay at the samples' sites
+            (esd.services.domain.references); d and L are 0 then. None: they are here.
         columns: the names of features, dense features and labels, by which a job or a model takes the samples; None:
             they are unknown, and the samples must stand in the job's order.
         source: the place of the first sample in its source, by which the stream goes on after a crash; None: unknown.
