@@ -208,7 +208,7 @@ async def test_workers_with_the_values_of_other_data_end_the_job_by_name(staying
     await fails_by(
         staying,
         tmp_path,
-        r"refers to values with the key \w{6}, and ESD_WORKER_SITE_VALUES is .*values/",
+        r"refers to values with the key \w{6}, and the worker has .*values/",
         site_values=there,
     )
 
@@ -222,3 +222,18 @@ async def test_values_of_other_labels_end_the_job_by_name(staying, tmp_path):
     schema.write_text(SCHEMA.replace("[0, 1]", "[0, 2]"))
     other = by_reference(replace(staying, schema=schema), tmp_path / "values").site_values
     await fails_by(staying, tmp_path, "label is 0 to 2 in the schema of the samples", site_values=other)
+
+
+async def test_workers_with_damaged_values_or_another_sites_end_by_name(staying, tmp_path):
+    values = tmp_path / "values"
+    shutil.copytree(staying.site_values / "south", values / "north")
+    shutil.copytree(staying.site_values / "south", values / "south")
+    rows = values / "south" / "values.f32"
+    rows.write_bytes(rows.read_bytes()[:-1] + b"\1")
+    async with cluster_of(staying, tmp_path, site_values=values) as cluster, asyncio.timeout(WITHIN_SECONDS):
+        for worker, says in (
+            (cluster.workers[0], "has the values of site 'south', and the worker is at site 'north'"),
+            (cluster.workers[2], "values.f32 has changed since it was written: copy it anew"),
+        ):
+            await worker.process.wait()
+            assert says in worker.log.read_text()

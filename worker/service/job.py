@@ -165,8 +165,8 @@ def _checked(folder: Path, site: str) -> SiteValues:
     values = SiteValues(folder)
     if values.site != site:
         raise FailedPrecondition(
-            f"ESD_WORKER_SITE_VALUES is {folder}, which has the values of site {values.site!r}, and ESD_WORKER_SITE is "
-            f"{site!r}"
+            f"{folder} has the values of site {values.site!r}, and the worker is at site {site!r} "
+            "(ESD_WORKER_SITE_VALUES and ESD_WORKER_SITE, --site-values and --sites of a local run)"
         )
     values.check_content()
     return values

@@ -67,8 +67,8 @@ class JobValues:
         if other.any():
             key = int(keys_of(references)[np.argmax(other)])
             raise FailedPrecondition(
-                f"iteration {plan.iteration} refers to values with the key {key:06x}, and ESD_WORKER_SITE_VALUES is "
-                f"{self._values}: the submitter and every worker of a site need the same values"
+                f"iteration {plan.iteration} refers to values with the key {key:06x}, and the worker has "
+                f"{self._values}: submitter and workers of a site need the same (--site-values, ESD_WORKER_SITE_VALUES)"
             )
         rows = rows_of(references)
         if len(rows) and int(rows.max()) >= len(self._values):
@@ -91,6 +91,6 @@ def values_of_job(values: SiteValues | None, job: JobSpec) -> JobValues | None:
     if values is None:
         raise FailedPrecondition(
             f"labels and dense features of job {job.name} stay at their sites, and this worker has none: set its "
-            "ESD_WORKER_SITE_VALUES (esd data site-values)"
+            "ESD_WORKER_SITE_VALUES (--site-values of a local run)"
         )
     return JobValues(values, job)
