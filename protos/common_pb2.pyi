@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SampleBatch(_message.Message):
-    __slots__ = ("samples", "fields", "dense_features", "ids", "dense", "labels", "labels_per_sample", "lengths", "weights", "groups", "sites", "source")
+    __slots__ = ("samples", "fields", "dense_features", "ids", "dense", "labels", "labels_per_sample", "lengths", "weights", "groups", "sites", "source", "part")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class SampleBatch(_message.Message):
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     SITES_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     samples: int
     fields: int
     dense_features: int
@@ -32,7 +33,8 @@ class SampleBatch(_message.Message):
     groups: bytes
     sites: bytes
     source: SourcePosition
-    def __init__(self, samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., ids: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., sites: _Optional[bytes] = ..., source: _Optional[_Union[SourcePosition, _Mapping]] = ...) -> None: ...
+    part: int
+    def __init__(self, samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., ids: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., sites: _Optional[bytes] = ..., source: _Optional[_Union[SourcePosition, _Mapping]] = ..., part: _Optional[int] = ...) -> None: ...
 
 class SourcePosition(_message.Message):
     __slots__ = ("text", "behind", "lag")

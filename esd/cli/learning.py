@@ -53,6 +53,15 @@ Clip = Annotated[
     ),
 ]
 
+Submitters = Annotated[
+    int,
+    typer.Option(
+        **within("submitters"),
+        help="Parts of the stream: --data are part 0, and `esd submit` feeds each other part, as from another site. "
+        "Each gives an equal share of every global batch, whoever is faster.",
+        rich_help_panel=_PANEL,
+    ),
+]
 EpochsOption = Annotated[
     int, typer.Option("--epochs", **within("epochs"), help="How often the data are trained.", rich_help_panel=_PANEL)
 ]

@@ -55,8 +55,8 @@ async def drive(
     Args:
         client: of the dispatcher.
         job: the job.
-        batches: the sample stream, in training order; each iteration over it begins at the first sample. A
-            `TrainingStream` of a source with positions is opened where the job needs it.
+        batches: the sample stream, or the first part of it, in training order; each iteration over it begins at the
+            first sample. A `TrainingStream` of a source with positions is opened where the job needs it.
         listener: gets `Progressed` with every state of the job; `Resumed`, `Checkpointed`, `Retrying`, `StandsStill`,
             `Unanswered`, `NotCancelled` and `AlreadyTrained` when they happen.
         held_out: evaluates the model meanwhile; the caller finishes its last evaluation when the model is safe.
@@ -164,7 +164,7 @@ async def _until_over(
     seen: Callable[[JobState], None],
 ) -> JobState:
     """Feeds a job that is open, and watches it until it is over."""
-    submission = asyncio.create_task(client.feed(job.name, stream_from), name="submit")
+    submission = asyncio.create_task(client.feed(job.name, stream_from, part=0), name="submit")
     try:
         while True:
             state = await client.describe()

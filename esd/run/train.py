@@ -304,7 +304,7 @@ async def _train_to_the_end(
 def _with_epochs(listener: Listener, prepared: PreparedRun, job: JobSpec) -> Listener:
     """Returns a listener that reports the end of each epoch, too, if the samples of one can be counted beforehand."""
     samples, epochs = prepared.stream.dataset.samples, prepared.options.epochs
-    if samples is None:
+    if samples is None or job.submitters > 1:
         return listener
     ends = [-(-samples * epoch // (epochs * job.batch_size)) for epoch in range(1, epochs + 1)]
     reported = 0

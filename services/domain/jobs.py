@@ -20,6 +20,7 @@ from esd.services.domain.mechanisms import OPTIONS, MechanismOptions, check_opti
 from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import CONSTANT, Schedule
 from esd.services.domain.sites import WorkerSites, check_site, in_proportion
+from esd.services.domain.stream_parts import MAX_SUBMITTERS
 from esd.services.domain.sync import ON_DEMAND, Sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.domain.worker_set import MAX_WORKERS
@@ -256,6 +257,8 @@ class JobSpec(DispatchOptions):
             before; 1: from the first. Empty: the ids of all tables are.
         negatives: a further feature, whose ids are drawn for each iteration and shared by the samples of a chunk; None:
             there is none. Samples are submitted without it.
+        submitters: how many parts the stream has, each with a submitter of its own, 1..64; no more than `batch_size`,
+            since each part has a share of every global batch (`shares`).
 
     Example:
         >>> job = esd.JobSpec(
@@ -288,6 +291,7 @@ class JobSpec(DispatchOptions):
     row_ttls: tuple[int, ...] = ()
     admit_afters: tuple[int, ...] = ()
     negatives: Negatives | None = None
+    submitters: int = 1
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -300,6 +304,12 @@ class JobSpec(DispatchOptions):
         if min(self.workloads) < 0 or sum(self.workloads) != self.batch_size:
             raise InvalidArgument(
                 f"workloads {list(self.workloads)} must not be negative and must sum to batch_size {self.batch_size}"
+            )
+        _check_range("submitters", self.submitters, 1, MAX_SUBMITTERS)
+        if self.submitters > self.batch_size:
+            raise InvalidArgument(
+                f"submitters is {self.submitters} (--submitters), and a global batch of {self.batch_size} samples has "
+                "no share for each of them"
             )
         _check_range("max_rows", self.max_rows, 0, _MOST_64)
         _check_range("first_iteration", self.first_iteration, 0, _MOST_64)
@@ -387,6 +397,11 @@ class JobSpec(DispatchOptions):
     def table(self) -> TableSpec:
         """The first table."""
         return self.tables[0]
+
+    @property
+    def shares(self) -> tuple[int, ...]:
+        """The samples of each part of the stream in a global batch, as long as no part has ended."""
+        return equal_workloads(self.batch_size, self.submitters)
 
     @property
     def columns(self) -> SampleColumns:

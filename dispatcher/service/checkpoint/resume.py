@@ -30,12 +30,12 @@ class StartingPoint:
 
     Attributes:
         checkpoints: the job's checkpoints; it starts at the latest.
-        logged: the acknowledged samples after the checkpoint.
+        logged: the acknowledged samples after the checkpoint, each batch with its part of the stream.
         closed: whether the stream ends after these samples.
     """
 
     checkpoints: Checkpoints
-    logged: Sequence[SampleBatch]
+    logged: Sequence[tuple[int, SampleBatch]]
     closed: bool
 
 
@@ -84,12 +84,13 @@ async def find_starting_point(spec: JobSpec, settings: DispatcherSettings) -> St
         raise
 
 
-def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list[SampleBatch], bool]:
-    """Returns the logged samples after a checkpoint, and whether the stream ends after them.
+def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list[tuple[int, SampleBatch]], bool]:
+    """Returns the logged samples after a checkpoint, by parts of the stream, and whether the stream ends after them.
 
     A gap between the checkpoint and the log makes the whole log useless: the result is then empty.
     """
-    position, logged = manifest.samples, []
+    position = manifest.samples
+    logged: list[tuple[int, SampleBatch]] = []
     for entry in entries:
         if entry.position > position:
             _log.warning(
@@ -98,8 +99,8 @@ def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list
             )  # fmt: skip
             return [], False
         if entry.end > position:
-            batch = decode_batch(common_pb2.SampleBatch.FromString(entry.batch))
-            logged.append(batch[position - entry.position :])
+            message = common_pb2.SampleBatch.FromString(entry.batch)
+            logged.append((message.part, decode_batch(message)[position - entry.position :]))
             position = entry.end
     return logged, bool(entries) and entries[-1].closes
 
