@@ -59,7 +59,11 @@ class Started:
     cluster: LocalServices | None = None
 
     def __str__(self) -> str:
-        return f"table {self.table}" if self.page is None else f"live: {self.page}"
+        shown = f"table {self.table}" if self.page is None else f"live: {self.page}"
+        if self.options.submitters == 1 or self.cluster is None:
+            return shown
+        others = f"esd submit --dispatcher {self.cluster.dispatcher.address} --part N --data ..."
+        return f"{shown}\nparts 1 to {self.options.submitters - 1} of the stream: {others}"
 
 
 @dataclass(frozen=True, slots=True)
