@@ -55,6 +55,12 @@ class TrainingStream:
         samples = self.dataset.samples if self.limit is None else self.limit
         return None if samples is None else -(-samples // self.batch_size)
 
+    @property
+    def fingerprint(self) -> str:
+        """Names the samples that the driver knows: of several parts the first."""
+        named = self.dataset.fingerprint
+        return named if self.submitters == 1 else f"part 0 of {self.submitters}: {named}"
+
     def __iter__(self) -> Iterator[SampleBatch]:
         """Reads the samples, in batches as the data set gives them."""
         return first_samples(self.dataset, self.limit)

@@ -24,6 +24,7 @@ _FREE = {
     "schedule",
     "seed",
     "stream",
+    "submitters",
 }
 
 
