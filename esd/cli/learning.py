@@ -93,6 +93,14 @@ ContinueFrom = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+ContinueStream = Annotated[
+    bool,
+    typer.Option(
+        "--continue-stream",
+        help="With --continue-from: --data, a log, are read on where that run ended, and not from their beginning.",
+        rich_help_panel=_PANEL,
+    ),
+]
 Evaluate = Annotated[
     str | None,
     typer.Option(help="Data that the model is judged by and not trained with, as --data.", rich_help_panel=_JUDGED),

@@ -239,6 +239,8 @@ def samples_behind(batches: Iterable[SampleBatch], taken: Taken) -> Iterator[Sam
 def first_samples(batches: Iterable[SampleBatch], limit: int | None) -> Iterator[SampleBatch]:
     """Yields the first `limit` samples in batches as they come, or all samples if there is no limit."""
     left = limit
+    if left is not None and left <= 0:
+        return  # a log may have no further batch
     for batch in batches:
         if left is None:
             yield batch

@@ -257,6 +257,8 @@ class JobSpec(DispatchOptions):
             before; 1: from the first. Empty: the ids of all tables are.
         negatives: a further feature, whose ids are drawn for each iteration and shared by the samples of a chunk; None:
             there is none. Samples are submitted without it.
+        continues_stream: whether the stream goes on where that of the earlier job ended, in each of its sources; only
+            of a job with `first_iteration`.
         submitters: how many parts the stream has, each with a submitter of its own, 1..64; no more than `batch_size`,
             since each part has a share of every global batch (`shares`).
 
@@ -292,6 +294,7 @@ class JobSpec(DispatchOptions):
     admit_afters: tuple[int, ...] = ()
     negatives: Negatives | None = None
     submitters: int = 1
+    continues_stream: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -315,6 +318,8 @@ class JobSpec(DispatchOptions):
         _check_range("first_iteration", self.first_iteration, 0, _MOST_64)
         if self.first_iteration and not self.takes_checkpoints:
             raise InvalidArgument("a job that goes on from another one takes checkpoints: give checkpoint_every")
+        if self.continues_stream and not self.first_iteration:
+            raise InvalidArgument("continues_stream is true of a job that goes on from no other: give first_iteration")
         _check_range("the length of stream", len(self.stream), 0, _LONGEST_STREAM)
         if self.forgets_rows and not self.max_rows:
             raise InvalidArgument("at_max_rows is forget (--at-max-rows) without a limit: give max_rows (--max-rows)")

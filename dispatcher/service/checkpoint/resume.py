@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints
-from esd.dispatcher.service.checkpoint.continuation import goes_on_from, with_earlier_sum
+from esd.dispatcher.service.checkpoint.continuation import first_place, goes_on_from, with_earlier_sum
 from esd.dispatcher.service.checkpoint.servers import CheckpointStore
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.service.state.manifest import Manifest, describe_job
@@ -114,7 +114,9 @@ def _manifest_for(spec: JobSpec, stored: StoredState) -> Manifest | None:
     """
     if stored.manifest:
         manifest = Manifest.decode(stored.manifest)
-        if not goes_on_from(spec, manifest):
+        if goes_on_from(spec, manifest):
+            first_place(spec, manifest)  # refuses a checkpoint without one
+        else:
             _check_is_of(spec, manifest)
         return manifest
     if spec.first_iteration:
@@ -155,6 +157,7 @@ async def _begin(spec: JobSpec, before: Manifest | None, store: CheckpointStore,
         time=time.time(),
         size=start.size,
         cuts=start.cuts,
+        place=first_place(spec, before),
     )
     await store.restore(manifest.iteration, epoch)
     await store.trim_samples(None, epoch)
