@@ -49,7 +49,7 @@ class TrainingStream:
 
     @property
     def iterations(self) -> int | None:
-        """The number of iterations that the stream will have, if it is known; those of other parts are not."""
+        """The number of iterations that the stream will have, if it is known. Other parts are unknown."""
         if self.submitters > 1:
             return None
         samples = self.dataset.samples if self.limit is None else self.limit

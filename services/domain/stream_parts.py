@@ -40,9 +40,9 @@ class StreamPart:
 class StreamPlace:
     """A place between two samples of a stream, and by that in each of its parts.
 
-    The order of the samples is a function of the parts alone. Each part in turn gives its share of samples, so that a
-    global batch has its share of each; a part that ends gives less, and has no turn after that. In what order or how
-    late samples arrive changes nothing.
+    The order of the samples is a function of the parts alone, and not of their arrival. Each part in turn gives its
+    share of samples, so that a global batch has its share of each; a part that ends gives less, and has no turn after
+    that.
 
     Attributes:
         parts: the parts, in the order of their turns.

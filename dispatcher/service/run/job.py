@@ -125,10 +125,8 @@ class Job:
             lambda: self.plan_history.size,
             settings.lease_seconds,
         )
-        for part, intake in enumerate(self.submission.intakes if spec.submitters > 1 else ()):
-            job_metrics.show_part(
-                part, partial(self.submission.awaited, part), partial(getattr, intake, "waiting_bytes")
-            )
+        for part, feed in enumerate(self.submission.feeds if spec.submitters > 1 else ()):
+            job_metrics.show_part(part, partial(self.submission.awaited, part), partial(getattr, feed, "waiting_bytes"))
         self.evaluations = Evaluations(spec.labels, start.evaluations)
 
     # --- workers -------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def _awaited(job: Job) -> str:
     submission = job.submission
     if job.spec.submitters == 1 or submission.awaited(submission.turn) < job.settings.standstill_warning_seconds:
         return ""
-    fed = submission.intakes[submission.turn].fed
+    fed = submission.feeds[submission.turn].fed
     whose = "whose submitter sends none" if fed else "which nobody submits"
     return f"the job waits for samples of part {submission.turn} of its stream, {whose}"
 

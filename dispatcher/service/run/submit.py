@@ -21,13 +21,13 @@ from esd.services.wire.batches import decode_batch, encode_batch
 
 
 @dataclass(slots=True)
-class Intake:
-    """The intake of one part of the stream.
+class PartFeed:
+    """The calls that feed one part of the stream.
 
     Attributes:
         fed: whether a Submit call feeds the part.
         ended: whether a call has ended the part, all samples of which are accepted.
-        waiting_bytes: of the samples that wait for their turn, or for room: those of one message at most.
+        waiting_bytes: of the samples that wait for their turn, or for room: one message at most.
         seen: when the last call ended, on the monotonic clock.
     """
 
@@ -56,7 +56,7 @@ class Submission:
 
     Attributes:
         durable: whether acknowledged samples outlive the dispatcher and the parameter server.
-        intakes: of the parts of the stream, in their order.
+        feeds: of the parts of the stream, in their order.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Submission:
         self._samples = samples
         self._checkpoints = checkpoints
         self._end_epoch = end_epoch
-        self.intakes = [Intake(ended=part.ended) for part in samples.place.parts]
+        self.feeds = [PartFeed(ended=part.ended) for part in samples.place.parts]
         self._moved = time.monotonic()  # when the turn came to its part, or samples of it were last accepted
         self._logging: asyncio.Task[None] | None = None
 
@@ -101,20 +101,20 @@ class Submission:
         """
         self._lifecycle.raise_if_failed()
         number = self._number_of(part)
-        intake = self.intakes[number]
-        if intake.fed:
+        feed = self.feeds[number]
+        if feed.fed:
             raise FailedPrecondition(f"another Submit call feeds {self._named(number)}, whose samples have one order")
-        intake.fed = True
+        feed.fed = True
         try:
             yield number
         finally:
-            intake.fed = False
-            intake.seen = time.monotonic()
+            feed.fed = False
+            feed.seen = time.monotonic()
 
     def seen(self) -> None:
         """Records a call of the driver, such as a request for the job's state. Of several drivers it may be any."""
-        if len(self.intakes) == 1:
-            self.intakes[0].seen = time.monotonic()
+        if len(self.feeds) == 1:
+            self.feeds[0].seen = time.monotonic()
 
     @property
     def turn(self) -> int:
@@ -123,19 +123,19 @@ class Submission:
 
     @property
     def silence(self) -> float:
-        """The seconds for which nobody has fed the part whose turn it is; 0 after the end of the stream."""
-        intake = self.intakes[self.turn]
-        return 0.0 if intake.fed or self._samples.closed else time.monotonic() - max(intake.seen, self._moved)
+        """The seconds without a Submit call of the part whose turn it is; 0 after the end of the stream."""
+        feed = self.feeds[self.turn]
+        return 0.0 if feed.fed or self._samples.closed else time.monotonic() - max(feed.seen, self._moved)
 
     def awaited(self, part: int) -> float:
         """Returns the seconds for which a part has held the stream up.
 
-        It does so in its turn, if nobody feeds it or samples of other parts wait, and none of its own are here.
+        It does so in its turn, without samples here: if no call feeds it, or samples of other parts wait.
         """
-        intake = self.intakes[part]
-        if self._samples.closed or part != self.turn or intake.waiting_bytes:
+        feed = self.feeds[part]
+        if self._samples.closed or part != self.turn or feed.waiting_bytes:
             return 0.0
-        holds_up = not intake.fed or any(other.waiting_bytes for other in self.intakes)
+        holds_up = not feed.fed or any(other.waiting_bytes for other in self.feeds)
         return time.monotonic() - self._moved if holds_up else 0.0
 
     async def taken(self, part: int = 0) -> Taken:
@@ -176,13 +176,13 @@ class Submission:
             return
         self._job.model.loss.check_labels(batch.labels, self._job.labels, position)
         check_sites(batch, self._job, position)
-        intake = self.intakes[part]
-        if self._samples.closed or intake.ended:
+        feed = self.feeds[part]
+        if self._samples.closed or feed.ended:
             raise FailedPrecondition(f"the sample stream of {self._named(part)} has ended after {taken} samples")
         try:
             await self._merge(batch[known:] if known else batch, None if known else message, part)
         finally:
-            intake.waiting_bytes = 0
+            feed.waiting_bytes = 0
 
     async def end(self, part: int = 0) -> None:
         """Ends a part, and with the last one the stream: the samples left over make the last global batch.
@@ -192,8 +192,8 @@ class Submission:
         """
         await self.taken(part)
         turn = self.turn
-        self.intakes[part].ended = True
-        if not self._samples.closed and all(intake.ended for intake in self.intakes):
+        self.feeds[part].ended = True
+        if not self._samples.closed and all(feed.ended for feed in self.feeds):
             await self._log_and_put(None)
             return
         if self.turn != turn:
@@ -210,9 +210,9 @@ class Submission:
     @property
     def _place(self) -> StreamPlace:
         """The place of the next samples, with the turn of a part that has not ended as far as it is known here."""
-        ended = [number for number, intake in enumerate(self.intakes) if intake.ended]
+        ended = [number for number, feed in enumerate(self.feeds) if feed.ended]
         place = self._samples.place
-        return place if len(ended) == len(self.intakes) else place.past(ended)
+        return place if len(ended) == len(self.feeds) else place.past(ended)
 
     async def _merge(self, batch: SampleBatch, message: common_pb2.SampleBatch | None, part: int) -> None:
         """Logs and queues a batch of a part, turn by turn.
@@ -222,9 +222,9 @@ class Submission:
             message: the batch as it was received, which is logged unless a turn ends within it; None: it was cut.
             part: of the stream.
         """
-        intake = self.intakes[part]
+        feed = self.feeds[part]
         while len(batch):
-            intake.waiting_bytes = batch.nbytes
+            feed.waiting_bytes = batch.nbytes
             given = await self._in_its_turn(batch, part)
             if len(given) < len(batch):
                 message = None
@@ -242,7 +242,7 @@ class Submission:
         return batch[: self._place.left]
 
     def _number_of(self, part: int | None) -> int:
-        submitters = len(self.intakes)
+        submitters = len(self.feeds)
         if part is None and submitters > 1:
             raise InvalidArgument(
                 f"the stream of job {self._job.name} has {submitters} parts (submitters), and the call names none: "
@@ -261,7 +261,7 @@ class Submission:
 
     def _named(self, part: int) -> str:
         """Names a part of the stream for people."""
-        return f"job {self._job.name}" if len(self.intakes) == 1 else f"part {part} of job {self._job.name}"
+        return f"job {self._job.name}" if len(self.feeds) == 1 else f"part {part} of job {self._job.name}"
 
     async def _log_and_put(
         self, batch: SampleBatch | None, message: common_pb2.SampleBatch | None = None, part: int = 0
@@ -305,8 +305,8 @@ class Submission:
         else:
             self._samples.put(batch, part)
             self._moved = time.monotonic()
-            for intake, merged in zip(self.intakes, self._samples.place.parts, strict=True):
-                intake.ended |= merged.ended
+            for feed, merged in zip(self.feeds, self._samples.place.parts, strict=True):
+                feed.ended |= merged.ended
         self._lifecycle.notify(workers=False)
 
     async def _log(self, entry: LogEntry, checkpoints: Checkpoints) -> None:

@@ -1,4 +1,4 @@
-"""Several submitters, each with a part of the stream: whatever happens, the job is that of the merged stream."""
+"""Several submitters, each with a part of the stream: in spite of kills, the job is the job of the merged stream."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def merged_by_hand(job: JobSpec) -> SampleBatch:
 
 
 def trained_by(workers: list[Worker]) -> dict[int, dict[int, list[int]]]:
-    """The ids of each sample by iteration and place in its global batch. What is trained twice must be the same."""
+    """The ids of each sample by iteration and place in its global batch. Samples that are trained twice must be equal."""
     trained: dict[int, dict[int, list[int]]] = {}
     for worker in workers:
         for plan in worker.plans:
@@ -244,7 +244,7 @@ async def test_a_part_that_comes_early_waits_in_one_message(dispatcher: Dispatch
 
 
 async def test_a_part_whose_submitter_is_away_is_named_and_ends_the_job(start_dispatcher: StartDispatcher) -> None:
-    """Its others and everybody who asks for the state of the job do not keep the job open for ever."""
+    """Other submitters and questions for the state of the job do not keep the job open for ever."""
     dispatcher = await start_dispatcher(standstill_warning_seconds=0.5, driver_seconds=3.0)
     job = job_with(submitters=2)
     await dispatcher.client.create_job(job)

@@ -1,4 +1,4 @@
-"""Parts of a stream are logged and queued in their turns, whatever comes first; what is early waits in its call."""
+"""Parts of a stream are logged and queued in their turns; samples that come early wait in their call."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def logged(stream: Stream) -> list[tuple[int, list[int]]]:
 async def test_samples_are_logged_and_acknowledged_in_their_turns(stream: Stream) -> None:
     early = asyncio.create_task(stream.submission.take_in(message(100, 5), part=1))
     await settled()
-    assert (logged(stream), stream.submission.intakes[1].waiting_bytes) == ([], 5 * (8 + 8 + 4))
+    assert (logged(stream), stream.submission.feeds[1].waiting_bytes) == ([], 5 * (8 + 8 + 4))
     await stream.submission.take_in(message(0, 4), part=0)
     await settled()
     assert not early.done()  # two samples of it are left to its next turn
@@ -47,7 +47,7 @@ async def test_samples_are_logged_and_acknowledged_in_their_turns(stream: Stream
     await early
     assert logged(stream) == [(0, [0, 1, 2, 3]), (1, [100, 101, 102]), (0, [4, 5, 6, 7]), (1, [103, 104])]
     assert [entry.position for entry in stream.log.entries] == [0, 4, 7, 11]
-    assert stream.submission.intakes[1].waiting_bytes == 0
+    assert stream.submission.feeds[1].waiting_bytes == 0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -91,7 +91,7 @@ async def test_a_call_that_is_cut_off_gives_its_later_samples_back(stream: Strea
     await settled()
     cut.cancel()
     await asyncio.gather(cut, return_exceptions=True)
-    assert (await stream.submission.taken(0), stream.submission.intakes[0].waiting_bytes) == (4, 0)
+    assert (await stream.submission.taken(0), stream.submission.feeds[0].waiting_bytes) == (4, 0)
     await stream.submission.take_in(message(100, 3), part=1)
     await stream.submission.take_in(message(2, 5), 2, part=0)
     assert logged(stream) == [(0, [0, 1, 2, 3]), (1, [100, 101, 102]), (0, [4, 5, 6])]

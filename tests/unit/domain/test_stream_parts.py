@@ -1,4 +1,4 @@
-"""The turns of a stream's parts: their order is that of the rule, and follows from what was logged alone."""
+"""The turns of a stream's parts: their order follows the rule, and a dispatcher knows it from the log alone."""
 
 from __future__ import annotations
 
