@@ -58,7 +58,7 @@ def merged_by_hand(job: JobSpec) -> SampleBatch:
 
 
 def trained_by(workers: list[Worker]) -> dict[int, dict[int, list[int]]]:
-    """The ids of each sample by iteration and place in its global batch. Samples that are trained twice must be equal."""
+    """The ids of each sample by iteration and place in its batch. Samples that are trained twice must be equal."""
     trained: dict[int, dict[int, list[int]]] = {}
     for worker in workers:
         for plan in worker.plans:
