@@ -24,10 +24,11 @@ from esd.native.engines import engine_of
 from esd.services.domain.auto_sum import with_chosen_sum
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
-from esd.services.domain.jobs import JobSpec, check_sites, scale_workloads
+from esd.services.domain.jobs import JobSpec, check_sites
 from esd.services.domain.negatives import SamplesWithLists
 from esd.services.domain.plans import FlushPlan, Reload
 from esd.services.domain.worker_set import WorkerSet
+from esd.services.domain.workloads import scale_workloads
 
 # Rows that a planner knows although no worker caches them. Fewer would save little memory, about 45 bytes each. The
 # mechanism `history` knows nothing but such rows, at 4 more bytes per row and worker.

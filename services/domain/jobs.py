@@ -19,7 +19,7 @@ from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import OPTIONS, MechanismOptions, check_options
 from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import CONSTANT, Schedule
-from esd.services.domain.sites import WorkerSites, check_site, in_proportion
+from esd.services.domain.sites import WorkerSites, check_site
 from esd.services.domain.stream_parts import MAX_SUBMITTERS
 from esd.services.domain.sync import ON_DEMAND, Sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
@@ -484,18 +484,6 @@ def equal_workloads(batch_size: int, workers: int) -> tuple[int, ...]:
     _check_range("workers", workers, 1)
     share, rest = divmod(batch_size, workers)
     return tuple(share + (j < rest) for j in range(workers))
-
-
-def scale_workloads(workloads: tuple[int, ...], samples: int) -> tuple[int, ...]:
-    """Shares `samples` out in proportion to `workloads`, by largest remainder, ties to the lowest slot.
-
-    It serves the last, short batch of a finite stream. No worker gets more than its workload when
-    `samples <= sum(workloads)`.
-    """
-    total = sum(workloads)
-    if samples == total:
-        return workloads
-    return tuple(in_proportion(workloads, samples))
 
 
 def _check_range(name: str, value: float, least: int, most: int | None = None) -> None:
