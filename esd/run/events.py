@@ -62,8 +62,10 @@ class Started:
         shown = f"table {self.table}" if self.page is None else f"live: {self.page}"
         if self.options.submitters == 1 or self.cluster is None:
             return shown
-        others = f"esd submit --dispatcher {self.cluster.dispatcher.address} --part N --data ..."
-        return f"{shown}\nparts 1 to {self.options.submitters - 1} of the stream: {others}"
+        last = self.options.submitters - 1
+        others = "part 1" if last == 1 else f"parts 1 to {last}"
+        submit = f"esd submit --dispatcher {self.cluster.dispatcher.address} --part N --data ..."
+        return f"{shown}\nthe stream waits for {others}: {submit}"
 
 
 @dataclass(frozen=True, slots=True)
