@@ -171,6 +171,18 @@ ROWS: dict[str, Sequence[Panel]] = {
                 ("esd_source_lag_messages", "messages in the log"),
             ],
         ),
+        Panel(
+            "Wait for a part of the stream",
+            "s",
+            [("esd_part_wait_seconds", "part {{part}}")],
+            "With several submitters: the part that holds the others up, since its submitter is away or sends nothing.",
+        ),
+        Panel(
+            "Samples before their turn",
+            "bytes",
+            [("esd_part_waiting_bytes", "part {{part}}")],
+            "With several submitters: their samples at the dispatcher that wait for other parts.",
+        ),
     ),
     "Links": (
         Panel(

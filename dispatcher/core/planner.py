@@ -25,10 +25,11 @@ from esd.services.domain.auto_sum import with_chosen_sum
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 from esd.services.domain.job_samples import sites_of_samples
-from esd.services.domain.jobs import JobSpec, scale_workloads
+from esd.services.domain.jobs import JobSpec
 from esd.services.domain.negatives import SamplesWithLists
 from esd.services.domain.plans import FlushPlan, Reload
 from esd.services.domain.worker_set import WorkerSet
+from esd.services.domain.workloads import scale_workloads
 
 # Rows that a planner knows although no worker caches them. Fewer would save little memory, about 45 bytes each. The
 # mechanism `history` knows nothing but such rows, at 4 more bytes per row and worker.

@@ -125,14 +125,14 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         columns: pb.SampleColumns | None = encode_columns(job.spec.columns)
         # A recovery reads the log in answers, whose limit is the same for all services.
         longest_batch = min(job.settings.max_request_bytes, job.settings.max_message_bytes) - OVERHEAD_BYTES
-        with job.submission.submitter():
+        with job.submission.submitter(request.part if request.HasField("part") else None) as part:
             while request is not None:  # None: the call was cut off, and another call may continue
                 if request.HasField("batch"):
                     position = request.position if request.HasField("position") else None
-                    await job.submission.take_in(request.batch, position)
+                    await job.submission.take_in(request.batch, position, part)
                 if request.end:
-                    await job.submission.end()
-                taken = await job.submission.taken()
+                    await job.submission.end(part)
+                taken = await job.submission.taken(part)
                 yield pb.SubmitResponse(
                     samples=taken,
                     durable=job.submission.durable,

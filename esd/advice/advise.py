@@ -134,6 +134,8 @@ def _check(chosen: RunOptions, device: str) -> None:
         raise InvalidArgument(f"esd plan finds the samples per worker: --workloads is equal or {BALANCED}, not a list")
     if chosen.sites is not None:
         raise InvalidArgument("esd plan does not advise on sites: leave out --sites, and see esd simulate --sites")
+    if chosen.submitters > 1:
+        raise InvalidArgument("esd plan looks at one stream: leave out --submitters")
     if chosen.hot_batches:
         raise InvalidArgument("esd plan finds batches of samples as they come: leave out --hot-batches")
     if not re.fullmatch(DEVICE, device):

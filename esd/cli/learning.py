@@ -53,6 +53,15 @@ Clip = Annotated[
     ),
 ]
 
+Submitters = Annotated[
+    int,
+    typer.Option(
+        **within("submitters"),
+        help="Parts of the stream: --data are part 0, and `esd submit` feeds each other part, as from another site. "
+        "Each gives an equal share of every global batch, whoever is faster.",
+        rich_help_panel=_PANEL,
+    ),
+]
 EpochsOption = Annotated[
     int, typer.Option("--epochs", **within("epochs"), help="How often the data are trained.", rich_help_panel=_PANEL)
 ]
@@ -81,6 +90,14 @@ ContinueFrom = Annotated[
     typer.Option(
         metavar="TABLE",
         help="Table of an earlier run, whose model is trained on: with these data, rates and schedules.",
+        rich_help_panel=_PANEL,
+    ),
+]
+ContinueStream = Annotated[
+    bool,
+    typer.Option(
+        "--continue-stream",
+        help="With --continue-from: --data, a log, are read on where that run ended, and not from their beginning.",
         rich_help_panel=_PANEL,
     ),
 ]

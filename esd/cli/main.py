@@ -48,6 +48,7 @@ COMMANDS = {
     "simulates.",
     "demo": "Trains Wide & Deep on the New York flights of 2013 with 4 workers, each with one slow network card.",
     "page": "Shows the page of a run that has ended; of several runs, a page that compares them.",
+    "submit": "Submits one part of the stream of a running job, as from another site. Repeated, it goes on.",
     "status": "Shows the state of the running job.",
     "plans": "Prints the plans of all workers as the dispatcher publishes them, with reasons and receivers.",
     "cancel": "Ends the running job, so that another one may begin. Repeated, it goes on at its last checkpoint.",

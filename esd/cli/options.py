@@ -26,6 +26,7 @@ from esd.cli.learning import (
     LearningRate,
     LearningRateSchedule,
     Shuffle,
+    Submitters,
     WeightDecay,
 )
 from esd.cli.limits import within
@@ -362,6 +363,7 @@ _DECLARED: dict[str, Any] = {
     "dense_lr_schedule": DenseLearningRateSchedule,
     "weight_decay": WeightDecay,
     "clip": Clip,
+    "submitters": Submitters,
     "epochs": EpochsOption,
     "shuffle": Shuffle,
     "hot_batches": HotBatchesOption,

@@ -10,7 +10,7 @@ import typer
 from esd.cli import options as opt
 from esd.cli.console import Json
 from esd.cli.job_file import PlanFile
-from esd.cli.learning import ContinueFrom
+from esd.cli.learning import ContinueFrom, ContinueStream
 from esd.cli.options import takes_run_options
 from esd.cli.report import print_result
 from esd.cli.seeds import SeedsOption, print_seeds
@@ -55,6 +55,7 @@ def command(
     parameter_servers: opt.ParameterServers = None,
     table: Table = None,
     continue_from: ContinueFrom = None,
+    continue_stream: ContinueStream = False,
     plan: PlanFile = None,  # noqa: ARG001 - gives the defaults of the other options
     seeds: SeedsOption = 1,
     as_json: Json = False,
@@ -67,6 +68,8 @@ def command(
     """
     if table is not None and continue_from is not None:
         raise InvalidArgument("--continue-from names the table that is trained: leave out --table")
+    if continue_stream and continue_from is None:
+        raise InvalidArgument("--continue-stream goes on where an earlier run ended: give --continue-from TABLE")
     if (dispatcher is None) != (parameter_servers is None):
         raise InvalidArgument("--dispatcher and --parameter-servers go together")
     if seeds > 1 and (continue_from is not None or decision_log is not None):
@@ -76,7 +79,16 @@ def command(
 
     def train_once(chosen: RunOptions, table: str | None, out: Path | None) -> Result:
         if dispatcher is not None and parameter_servers is not None:
-            return _train_attached(chosen, dispatcher, parameter_servers, table, continue_from, out, graphs)
+            return _train_attached(
+                chosen,
+                dispatcher,
+                parameter_servers,
+                table,
+                continue_from,
+                out,
+                graphs,
+                continue_stream=continue_stream,
+            )
         kept = store not in ("memory", valkey.STORE) or checkpoint_dir is not None
         resumed_by = (lambda _: "the same command") if kept else None
         with ShownRun(chosen.mechanism, resumed_by) as shown:
@@ -92,6 +104,7 @@ def command(
                 shadows=None if shadows is None else split_mechanisms(shadows),
                 device=device,
                 continue_from=continue_from,
+                continue_stream=continue_stream,
                 graphs=graphs,
             )
             return run_until_stopped(work).result()
@@ -115,6 +128,8 @@ def _train_attached(
     continue_from: str | None,
     out: Path | None,
     graphs: bool | None,
+    *,
+    continue_stream: bool,
 ) -> Result:
     named = table is not None or continue_from is not None
 
@@ -129,6 +144,7 @@ def _train_attached(
             parameter_servers=parameter_servers,
             table=table,
             continue_from=continue_from,
+            continue_stream=continue_stream,
             out=out,
             graphs=graphs,
             credentials=Credentials.load(),

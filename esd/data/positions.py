@@ -27,6 +27,23 @@ class Positioned(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsOn(Protocol):
+    """A data set over a log, which a later run may read on where an earlier one ended."""
+
+    def check_reads_on(self, fingerprint: str) -> None:
+        """Refuses to go on at a position of another log.
+
+        Args:
+            fingerprint: of the data set that was read up to the position.
+
+        Raises:
+            InvalidArgument: the address says another beginning.
+            FailedPrecondition: the data set was of another log.
+        """
+        ...
+
+
 def forgets(dataset: object) -> bool:
     """Tells whether a data set may lose its beginning while it is read, by an attribute `forgets`."""
     return bool(getattr(dataset, "forgets", False))

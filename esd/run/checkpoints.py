@@ -21,6 +21,7 @@ from esd.ps_server.service.settings import ParameterServerSettings
 from esd.run import valkey
 from esd.run.services import held_address
 from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from esd.services.domain.stream_parts import StreamPlace
 from esd.services.runtime.process import STOP_WITH_STDIN
 from esd.services.runtime.settings import load
 
@@ -60,7 +61,7 @@ class StoredJob:
             "time": datetime.fromtimestamp(manifest.time, UTC).isoformat(timespec="seconds"),
             "job": manifest.job,
             "samples": manifest.samples,
-            "source": None if manifest.source is None else str(manifest.source),
+            **_sources(manifest.place),
             "rows": sum(table.rows(manifest.iteration) for table in self.tables_of(manifest)),
             "rows_changed": manifest.changed,
             "bytes": manifest.size,
@@ -214,6 +215,16 @@ def job_with(jobs: list[StoredJob], iteration: int) -> StoredJob:
             else f"there is no checkpoint {iteration}; esd checkpoint list names those that are there"
         )
     return chosen[0]
+
+
+def _sources(place: StreamPlace | None) -> dict[str, Any]:
+    """Returns where the stream goes on after a checkpoint, as JSON values: in its only source, or in each part's."""
+    parts = () if place is None else place.parts
+    described = [
+        {"samples": part.samples, "source": None if part.source is None else str(part.source), "ended": part.ended}
+        for part in parts
+    ]
+    return {"source": described[0]["source"]} if len(described) == 1 else {"source": None, "parts": described}
 
 
 def _has_manifests(table: OfflineTable) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable
 
-from esd.dispatcher.service.checkpoint.continuation import continuation, rules_changed
+from esd.data import Dataset
+from esd.data.positions import ReadsOn
+from esd.dispatcher.service.checkpoint.continuation import continuation, rules_changed, stream_of
 from esd.run.events import (
     AlreadyTrained,
     Checkpointed,
@@ -26,7 +28,7 @@ from esd.services.clients.checkpoints import CheckpointClient
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.errors import EsdError, FailedPrecondition, NotFound, StorageUnwritable
+from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument, NotFound, StorageUnwritable
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.sources import Taken
 from esd.services.domain.state import JobPhase, JobState
@@ -55,8 +57,8 @@ async def drive(
     Args:
         client: of the dispatcher.
         job: the job.
-        batches: the sample stream, in training order; each iteration over it begins at the first sample. A
-            `TrainingStream` of a source with positions is opened where the job needs it.
+        batches: the sample stream, or the first part of it, in training order; each iteration over it begins at the
+            first sample. A `TrainingStream` of a source with positions is opened where the job needs it.
         listener: gets `Progressed` with every state of the job; `Resumed`, `Checkpointed`, `Retrying`, `StandsStill`,
             `Unanswered`, `NotCancelled` and `AlreadyTrained` when they happen.
         held_out: evaluates the model meanwhile; the caller finishes its last evaluation when the model is safe.
@@ -164,7 +166,7 @@ async def _until_over(
     seen: Callable[[JobState], None],
 ) -> JobState:
     """Feeds a job that is open, and watches it until it is over."""
-    submission = asyncio.create_task(client.feed(job.name, stream_from), name="submit")
+    submission = asyncio.create_task(client.feed(job.name, stream_from, part=0), name="submit")
     try:
         while True:
             state = await client.describe()
@@ -194,17 +196,25 @@ async def _cancel(client: AsyncDispatcherClient, job: JobSpec, reason: str, list
         listener(NotCancelled(job.name, reason))
 
 
-async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT, listener: Listener = ignore) -> JobSpec:
+async def going_on(
+    job: JobSpec,
+    credentials: Credentials = PLAINTEXT,
+    listener: Listener = ignore,
+    *,
+    read_on: Dataset | None = None,
+) -> JobSpec:
     """Returns a job as one that goes on from the model that its table holds.
 
     Args:
         job: as if it began anew.
+        read_on: the data, which are read on where the earlier run ended; None: they are read from their beginning.
         credentials: for the first parameter server.
         listener: gets `SchemaChanged` for each rule of the samples that differs from the rule of the earlier run, and
             `Retrying` if the server is away.
 
     Raises:
-        FailedPrecondition: it holds none.
+        InvalidArgument: `read_on` is no log, or its address says another beginning.
+        FailedPrecondition: it holds none; or the earlier run was on another log than `read_on`.
         Unavailable: the first parameter server is away for too long.
     """
     async with ParameterServerConnection(job.parameter_servers[0], credentials=credentials) as server:
@@ -212,7 +222,18 @@ async def going_on(job: JobSpec, credentials: Credentials = PLAINTEXT, listener:
             stored = await patiently(CheckpointClient(server, job.table).get_checkpoint, listener)
         except NotFound:
             return continuation(job, b"")
-    continued = continuation(job, stored.manifest)
+    if read_on is not None:
+        _check_reads_on(read_on, stream_of(stored.manifest))
+    continued = continuation(job, stored.manifest, continues_stream=read_on is not None)
     for changed in rules_changed(continued, stored.manifest):
         listener(SchemaChanged(job.table.name, changed))
     return continued
+
+
+def _check_reads_on(dataset: Dataset, earlier: str) -> None:
+    if not isinstance(dataset, ReadsOn):
+        raise InvalidArgument(
+            "--continue-stream goes on in a log (redis+stream://, kafka://, nats://), and these data are none: leave "
+            "it out, and they are read from their beginning"
+        )
+    dataset.check_reads_on(earlier.partition(": ")[2] if earlier.startswith("part 0 of ") else earlier)

@@ -59,7 +59,13 @@ class Started:
     cluster: LocalServices | None = None
 
     def __str__(self) -> str:
-        return f"table {self.table}" if self.page is None else f"live: {self.page}"
+        shown = f"table {self.table}" if self.page is None else f"live: {self.page}"
+        if self.options.submitters == 1 or self.cluster is None:
+            return shown
+        last = self.options.submitters - 1
+        others = "part 1" if last == 1 else f"parts 1 to {last}"
+        submit = f"esd submit --dispatcher {self.cluster.dispatcher.address} --part N --data ..."
+        return f"{shown}\nthe stream waits for {others}: {submit}"
 
 
 @dataclass(frozen=True, slots=True)

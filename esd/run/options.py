@@ -37,6 +37,7 @@ from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import MAX_HORIZON, OPTIONS, Criterion, LaiaReading
 from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import Schedule
+from esd.services.domain.stream_parts import MAX_SUBMITTERS
 from esd.services.domain.sync import parse_sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.domain.units import parse_size, parse_speed
@@ -66,6 +67,7 @@ LIMITS: Mapping[str, tuple[int, int | None]] = {
     "shuffle": (0, None),
     "hot_batches": (0, None),
     "evaluate_every": (0, None),
+    "submitters": (1, MAX_SUBMITTERS),
     "iterations": (1, None),
     "skip_bad": (0, None),
     "seed": (0, None),
@@ -133,6 +135,8 @@ class RunOptions:
         dense_lr_schedule: the schedule of the dense parameters; None: `lr_schedule`.
         weight_decay: times the dense parameters, added to their gradients.
         clip: longest gradient of all dense parameters together; 0: any length.
+        submitters: parts of the stream, each with a submitter of its own: this run submits part 0, `esd submit` the
+            others.
         epochs: how often the data are trained.
         shuffle: samples of the buffer through which each epoch is shuffled; 0: the order stays.
         hot_batches: with replicated rows the iterations that a sample waits for a mini-batch of its kind; 0: none.
@@ -193,6 +197,7 @@ class RunOptions:
     dense_lr_schedule: str | None = None
     weight_decay: float = 0.0
     clip: float = 0.0
+    submitters: int = 1
     epochs: int = 1
     shuffle: int = 0
     hot_batches: int = 0

@@ -75,7 +75,7 @@ def prepare(
         negatives=negatives_of(stream.dataset),
         table_options=table_options_of(stream.dataset),
         parameter_servers=parameter_servers,
-        stream=stream.dataset.fingerprint,
+        stream=stream.fingerprint,
         table=table,
         iterations=stream.iterations,
     )

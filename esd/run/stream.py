@@ -16,7 +16,7 @@ from esd.data.schema import Schema, TableOptions
 from esd.dispatcher.simulator.simulate import trace_batches
 from esd.run.cache_size import DEFAULT_CACHE_RATIO
 from esd.run.early_stop import RANKING, EarlyStop
-from esd.run.options import RunOptions
+from esd.run.options import RunOptions, option_name
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.features import Feature, numbered_ids
@@ -37,6 +37,7 @@ class TrainingStream:
         batch_size: samples per iteration.
         whole: all samples of the data, once.
         held_back: samples of the same data that are not trained but judge the model (--holdout); None without any.
+        submitters: parts of the job's stream, of which this is one.
     """
 
     dataset: Dataset
@@ -44,12 +45,21 @@ class TrainingStream:
     batch_size: int
     whole: Dataset
     held_back: Dataset | None = None
+    submitters: int = 1
 
     @property
     def iterations(self) -> int | None:
-        """The number of iterations that the stream will have, if it is known."""
+        """The number of iterations that the stream will have, if it is known. Other parts are unknown."""
+        if self.submitters > 1:
+            return None
         samples = self.dataset.samples if self.limit is None else self.limit
         return None if samples is None else -(-samples // self.batch_size)
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the samples that the driver knows: of several parts the first."""
+        named = self.dataset.fingerprint
+        return named if self.submitters == 1 else f"part 0 of {self.submitters}: {named}"
 
     def __iter__(self) -> Iterator[SampleBatch]:
         """Reads the samples, in batches as the data set gives them."""
@@ -84,8 +94,9 @@ def training_stream(chosen: RunOptions, opened: OpenData | None = None) -> Train
 
     Raises:
         InvalidArgument: the data is endless, no log, and the run names no number of iterations; or it is a log, and
-            options need its beginning again.
+            options need its beginning again; or it is a part of a stream, and options need all of it.
     """
+    _check_submitters(chosen)
     _check_sites(chosen, chosen.described if opened is None else getattr(opened.train, "schema", None))
     dataset, held_back, whole = chosen.open_parts(READ_SAMPLES, None if opened is None else opened.train)
     size = sum(chosen.worker_samples())
@@ -96,8 +107,9 @@ def training_stream(chosen: RunOptions, opened: OpenData | None = None) -> Train
             "--hot-batches would need its beginning again, and a log drops it"
         )
     if dataset.endless and limit is None and not forgets(whole):
-        raise InvalidArgument(f"{chosen.data} is endless: give --iterations")
-    return TrainingStream(dataset, limit, size, whole, held_back)
+        end = "give --iterations" if chosen.submitters == 1 else "a part of a stream must end (?samples=N)"
+        raise InvalidArgument(f"{chosen.data} is endless: {end}")
+    return TrainingStream(dataset, limit, size, whole, held_back, chosen.submitters)
 
 
 def held_out_samples(chosen: RunOptions, trained: TrainingStream, opened: OpenData | None = None) -> Dataset | None:
@@ -176,8 +188,27 @@ def _check_sites(chosen: RunOptions, schema: Schema | None) -> None:
         )
 
 
+def _check_submitters(chosen: RunOptions) -> None:
+    """Refuses options that rule over the whole stream, of which a driver has one part where there are several."""
+    ruling = ("iterations", "evaluate_every", "early_stop", "hot_batches")
+    given = [option_name(name) for name in ruling if getattr(chosen, name)]
+    if chosen.submitters > 1 and given:
+        raise InvalidArgument(
+            f"{' and '.join(given)} would rule over the whole stream, of which this is one part of {chosen.submitters} "
+            "(--submitters): leave it out; the stream ends with the last of its parts"
+        )
+
+
 def simulated_stream(chosen: RunOptions, trace: NDArray[np.uint64] | None) -> SimulatedStream:
-    """Opens the stream that the options describe, or the stream of a trace, uint64 [N, F], if there is one."""
+    """Opens the stream that the options describe, or the stream of a trace, uint64 [N, F], if there is one.
+
+    Raises:
+        InvalidArgument: the stream has several parts, of which the options name one.
+    """
+    if chosen.submitters > 1:
+        raise InvalidArgument(
+            "the other parts of the stream are not here: leave out --submitters, which esd train takes"
+        )
     if trace is not None:
         size = sum(chosen.worker_samples())
         limit = None if chosen.iterations is None else chosen.iterations * size
@@ -208,6 +239,8 @@ def samples_behind(batches: Iterable[SampleBatch], taken: Taken) -> Iterator[Sam
 def first_samples(batches: Iterable[SampleBatch], limit: int | None) -> Iterator[SampleBatch]:
     """Yields the first `limit` samples in batches as they come, or all samples if there is no limit."""
     left = limit
+    if left is not None and left <= 0:
+        return  # a log may have no further batch
     for batch in batches:
         if left is None:
             yield batch

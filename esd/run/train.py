@@ -82,6 +82,7 @@ async def train(
     shadows: Sequence[str] | None = None,
     device: str | None = None,
     continue_from: str | None = None,
+    continue_stream: bool = False,
     graphs: bool | None = None,
     opened: OpenData | None = None,
     keep_best: bool = False,
@@ -111,6 +112,7 @@ async def train(
         device: of the workers: `cpu`, `cuda` (all GPUs in turn), `cuda:N`, `auto`, or a list with one for each worker;
             None: ESD_WORKER_DEVICE, or `cpu`.
         continue_from: table of an earlier run, whose model is trained on; in place of `table`.
+        continue_stream: whether the data, a log, are read on where the run of `continue_from` ended.
         graphs: whether the model's folder gets `model.pt2` and `model.onnx`; None: as far as that is possible.
         opened: the samples, if a program has opened them; None: the options name them.
         keep_best: whether the model of the best evaluation is written in place of the last one (esd.run.best).
@@ -160,9 +162,15 @@ async def train(
             job=prepared.job,
             listener=listener,
         ) as cluster:
-            continued = continue_from is not None
             run = await train_on(
-                cluster, prepared, listener, out=out, continued=continued, graphs=graphs, keep_best=keep_best
+                cluster,
+                prepared,
+                listener,
+                out=out,
+                continued=continue_from is not None,
+                continue_stream=continue_stream,
+                graphs=graphs,
+                keep_best=keep_best,
             )
     _report_reading(prepared.stream.dataset, listener)
     return run
@@ -177,6 +185,7 @@ async def train_attached(
     out: Path | None = None,
     table: str | None = None,
     continue_from: str | None = None,
+    continue_stream: bool = False,
     graphs: bool | None = None,
     opened: OpenData | None = None,
     keep_best: bool = False,
@@ -194,6 +203,7 @@ async def train_attached(
             stays where it is.
         table: name of the first table; None: a new one, since a table that was trained does not start anew.
         continue_from: table of an earlier run, whose model is trained on; in place of `table`.
+        continue_stream: as of `train`.
         graphs: as of `train`.
         opened: as of `train`.
         keep_best: as of `train`.
@@ -216,7 +226,9 @@ async def train_attached(
     listener = event_log.kept(out, listener)
     _report_variables(listener)
     prepared = await in_thread(prepare_attached, listener)
-    job = prepared.job if continue_from is None else await going_on(prepared.job, credentials, listener)
+    job, read_on = prepared.job, prepared.stream.dataset if continue_stream else None
+    if continue_from is not None:
+        job = await going_on(job, credentials, listener, read_on=read_on)
     listener(Started(options, job.table.name, job.first_iteration, prepared.stream.iterations))
     async with AsyncDispatcherClient(dispatcher, credentials=credentials) as client:
         run = await _train_to_the_end(client, prepared, job, listener, out, graphs, credentials, keep_best=keep_best)
@@ -231,6 +243,7 @@ async def train_on(
     *,
     out: Path | None = None,
     continued: bool = False,
+    continue_stream: bool = False,
     graphs: bool | None = None,
     keep_best: bool = False,
 ) -> TrainedRun:
@@ -243,6 +256,7 @@ async def train_on(
         out: directory for the model (its folder `model`) and the record of the run (esd.run.record); None: the model
             stays in the store.
         continued: whether the model that the table holds is trained on.
+        continue_stream: as of `train`.
         graphs: as of `train`.
         keep_best: as of `train`.
 
@@ -252,7 +266,8 @@ async def train_on(
     job = replace(prepared.job, parameter_servers=tuple(server.address for server in cluster.parameter_servers))
     async with AsyncDispatcherClient(cluster.dispatcher.address) as client:
         if continued:
-            job = await going_on(job, listener=listener)
+            read_on = prepared.stream.dataset if continue_stream else None
+            job = await going_on(job, listener=listener, read_on=read_on)
         iterations = prepared.stream.iterations
         listener(Started(prepared.options, job.table.name, job.first_iteration, iterations, cluster.page, cluster))
         work = _train_to_the_end(client, prepared, job, listener, out, graphs, keep_best=keep_best)
@@ -305,7 +320,7 @@ async def _train_to_the_end(
 def _with_epochs(listener: Listener, prepared: PreparedRun, job: JobSpec) -> Listener:
     """Returns a listener that reports the end of each epoch, too, if the samples of one can be counted beforehand."""
     samples, epochs = prepared.stream.dataset.samples, prepared.options.epochs
-    if samples is None:
+    if samples is None or job.submitters > 1:
         return listener
     ends = [-(-samples * epoch // (epochs * job.batch_size)) for epoch in range(1, epochs + 1)]
     reported = 0

@@ -205,8 +205,12 @@ class DispatcherClient:
             if not self._thread.closed:
                 self._run(plans.aclose())
 
-    def submit(self, job: str, batches: Iterable[SampleBatch]) -> int:
+    def submit(self, job: str, batches: Iterable[SampleBatch], *, part: int | None = None) -> int:
         """Sends the sample stream of a job, or the rest of it, and ends it. Returns the number of the job's samples.
+
+        In a job of several submitters (`JobSpec.submitters`) each sends one part of the stream, and all that is said
+        here of the stream and its samples holds for the part. The dispatcher merges the parts in fixed turns, so a
+        batch is acknowledged when the other parts have sent theirs.
 
         The next batch is read only when the last one is acknowledged, so a slow job slows the source down. If the
         source raises or the call breaks, the stream stays open, and another call may continue it.
@@ -216,16 +220,18 @@ class DispatcherClient:
         Args:
             job: name of the job.
             batches: batches of any size, in training order.
+            part: number of the part of the stream, from 0; None: the stream has only one.
 
         Raises:
             NotFound: no job of this name is running.
-            InvalidArgument: the samples' columns cannot be matched to the job's by name.
+            InvalidArgument: the samples' columns cannot be matched to the job's by name; or the stream has no such
+                part, or several, and none is named.
             FailedPrecondition: the stream has ended before; another call is submitting; or the job failed, and the
                 message names the cause.
         """
-        return self._run(self._client.submit(job, batches))
+        return self._run(self._client.submit(job, batches, part=part))
 
-    def feed(self, job: str, stream_from: Callable[[Taken], Iterable[SampleBatch]]) -> int:
+    def feed(self, job: str, stream_from: Callable[[Taken], Iterable[SampleBatch]], *, part: int | None = None) -> int:
         """Sends a sample stream as `submit` does, from a source that can begin at any sample, such as after a crash.
 
         Args:
@@ -233,8 +239,9 @@ class DispatcherClient:
             stream_from: called with the number of samples that the job has acknowledged before; returns the stream
                 without them. The number has an attribute `source`, the place of the next sample in the stream's
                 source, which `open` of `esd.read` takes; None if the samples before came without places.
+            part: as of `submit`.
         """
-        return self._run(self._client.feed(job, stream_from))
+        return self._run(self._client.feed(job, stream_from, part=part))
 
     # --- of workers ----------------------------------------------------------------------------------------------
 

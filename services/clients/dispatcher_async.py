@@ -159,22 +159,28 @@ class AsyncDispatcherClient:
         request = WatchRequest(job, from_iteration, epoch, ids)
         return watched_plans(self._stub.WatchPlans, request, self._patience)
 
-    async def submit(self, job: str, batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch]) -> int:
-        """Sends the sample stream of a job, or the rest of it, and ends it."""
+    async def submit(
+        self, job: str, batches: AsyncIterable[SampleBatch] | Iterable[SampleBatch], *, part: int | None = None
+    ) -> int:
+        """Sends the sample stream of a job, or one part of it, or the rest of either, and ends it."""
         if not isinstance(batches, AsyncIterable | Iterable):
             raise InvalidArgument(f"batches are a {type(batches).__name__}, expected an iterable of esd.SampleBatch")
-        return await self.feed(job, lambda _: batches)
+        return await self.feed(job, lambda _: batches, part=part)
 
     async def feed(
-        self, job: str, stream_from: Callable[[Taken], AsyncIterable[SampleBatch] | Iterable[SampleBatch]]
+        self,
+        job: str,
+        stream_from: Callable[[Taken], AsyncIterable[SampleBatch] | Iterable[SampleBatch]],
+        *,
+        part: int | None = None,
     ) -> int:
-        """Sends a sample stream whose source can begin at any sample."""
+        """Sends a sample stream, or one part of it, whose source can begin at any sample."""
         if not callable(stream_from):
             raise InvalidArgument(
                 f"stream_from is a {type(stream_from).__name__}, it must be a function of the first sample's number "
                 "that returns the batches from there on; `submit` takes batches themselves"
             )
-        call, opened = await repeated(lambda: self._open_submit(job), _OPENING_SECONDS)
+        call, opened = await repeated(lambda: self._open_submit(job, part), _OPENING_SECONDS)
         source = decode_position(opened.source) if opened.HasField("source") else None
         position = Taken(opened.samples, source)
         columns = decode_columns(opened.columns) if opened.HasField("columns") else None
@@ -184,8 +190,8 @@ class AsyncDispatcherClient:
                     if not isinstance(batch, SampleBatch):
                         raise InvalidArgument(f"the stream has a {type(batch).__name__}, expected esd.SampleBatch")
                     arranged = batch if columns is None else batch.arranged(columns)
-                    for part in in_messages(arranged, position, int(opened.longest_batch)):
-                        request = pb.SubmitRequest(batch=encode_batch(part), position=position)
+                    for piece in in_messages(arranged, position, int(opened.longest_batch)):
+                        request = pb.SubmitRequest(batch=encode_batch(piece), position=position)
                         position = Taken((await _exchange(call, request)).samples)
                 ended = await _exchange(call, pb.SubmitRequest(end=True))
                 await call.code()  # lets the call end in order
@@ -193,12 +199,14 @@ class AsyncDispatcherClient:
         finally:
             call.cancel()
 
-    async def _open_submit(self, job: str) -> tuple[Any, pb.SubmitResponse]:
+    async def _open_submit(self, job: str, part: int | None) -> tuple[Any, pb.SubmitResponse]:
         """Opens a sample stream; returns the call, and the answer with the job's columns and number of samples."""
+        if part is not None and part < 0:
+            raise InvalidArgument(f"part is {part}, parts of a stream are numbered from 0")
         call = self._stub.Submit()
         try:
             with domain_errors():
-                return call, await _exchange(call, pb.SubmitRequest(job=job))
+                return call, await _exchange(call, pb.SubmitRequest(job=job, part=part))
         except BaseException:
             call.cancel()
             raise

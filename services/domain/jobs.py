@@ -18,7 +18,8 @@ from esd.services.domain.losses import Loss
 from esd.services.domain.mechanisms import OPTIONS, MechanismOptions, check_options
 from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import CONSTANT, Schedule
-from esd.services.domain.sites import WorkerSites, check_site, in_proportion, sites_of_workers
+from esd.services.domain.sites import WorkerSites, check_site, sites_of_workers
+from esd.services.domain.stream_parts import MAX_SUBMITTERS
 from esd.services.domain.sync import ON_DEMAND, Sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.domain.worker_set import MAX_WORKERS
@@ -258,6 +259,10 @@ class JobSpec(DispatchOptions):
             there is none. Samples are submitted without it.
         by_reference: whether labels and dense features stay at the sites, where workers read them; samples then have
             references to them.
+        continues_stream: whether the stream goes on where that of the earlier job ended, in each of its sources; only
+            of a job with `first_iteration`.
+        submitters: how many parts the stream has, each with a submitter of its own, 1..64; no more than `batch_size`,
+            since each part has a share of every global batch (`shares`).
 
     Example:
         >>> job = esd.JobSpec(
@@ -291,6 +296,8 @@ class JobSpec(DispatchOptions):
     admit_afters: tuple[int, ...] = ()
     negatives: Negatives | None = None
     by_reference: bool = False
+    submitters: int = 1
+    continues_stream: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -308,7 +315,7 @@ class JobSpec(DispatchOptions):
         _check_range("first_iteration", self.first_iteration, 0, _MOST_64)
         if self.first_iteration and not self.takes_checkpoints:
             raise InvalidArgument("a job that goes on from another one takes checkpoints: give checkpoint_every")
-        _check_range("the length of stream", len(self.stream), 0, _LONGEST_STREAM)
+        self._check_stream()
         if self.forgets_rows and not self.max_rows:
             raise InvalidArgument("at_max_rows is forget (--at-max-rows) without a limit: give max_rows (--max-rows)")
         _check_range("the number of tables", len(self.tables), 1, MAX_TABLES)
@@ -319,14 +326,25 @@ class JobSpec(DispatchOptions):
         self._check_admission()
         check_features(self.features, len(self.tables))
         self._check_negatives()
-        if self.by_reference and not self.sites:
-            raise InvalidArgument("labels and dense features stay at sites, and the workers have none: give --sites")
         if not self.parameter_servers:
             raise InvalidArgument("parameter_servers is empty, at least one shard is needed")
         if repeated := [each for each in self.parameter_servers if self.parameter_servers.count(each) > 1]:
             raise InvalidArgument(
                 f"parameter_servers names {repeated[0]} more than once; each shard has a server of its own"
             )
+
+    def _check_stream(self) -> None:
+        _check_range("the length of stream", len(self.stream), 0, _LONGEST_STREAM)
+        if self.continues_stream and not self.first_iteration:
+            raise InvalidArgument("continues_stream is true of a job that goes on from no other: give first_iteration")
+        _check_range("submitters", self.submitters, 1, MAX_SUBMITTERS)
+        if self.submitters > self.batch_size:
+            raise InvalidArgument(
+                f"submitters is {self.submitters} (--submitters), and a global batch of {self.batch_size} samples has "
+                "no share for each of them"
+            )
+        if self.by_reference and not self.sites:
+            raise InvalidArgument("labels and dense features stay at sites, and the workers have none: give --sites")
 
     def _check_ttls(self) -> None:
         if self.row_ttls and len(self.row_ttls) != len(self.tables):
@@ -394,6 +412,11 @@ class JobSpec(DispatchOptions):
         return self.tables[0]
 
     @property
+    def shares(self) -> tuple[int, ...]:
+        """The samples of each part of the stream in a global batch, as long as no part has ended."""
+        return equal_workloads(self.batch_size, self.submitters)
+
+    @property
     def columns(self) -> SampleColumns:
         """The columns of the samples that the job takes."""
         return SampleColumns(self.features, self.labels, self.dense_names, self.rules)
@@ -446,18 +469,6 @@ def equal_workloads(batch_size: int, workers: int) -> tuple[int, ...]:
     _check_range("workers", workers, 1)
     share, rest = divmod(batch_size, workers)
     return tuple(share + (j < rest) for j in range(workers))
-
-
-def scale_workloads(workloads: tuple[int, ...], samples: int) -> tuple[int, ...]:
-    """Shares `samples` out in proportion to `workloads`, by largest remainder, ties to the lowest slot.
-
-    It serves the last, short batch of a finite stream. No worker gets more than its workload when
-    `samples <= sum(workloads)`.
-    """
-    total = sum(workloads)
-    if samples == total:
-        return workloads
-    return tuple(in_proportion(workloads, samples))
 
 
 def _check_range(name: str, value: float, least: int, most: int | None = None) -> None:

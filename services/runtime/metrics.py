@@ -241,6 +241,21 @@ STANDSTILL = Gauge(
     "while it progresses, or waits for samples. The dispatcher's log names the workers that it waits for, with phases.",
     registry=REGISTRY,
 )
+PART_WAIT_SECONDS = Gauge(
+    "esd_part_wait_seconds",
+    "Of a stream with several submitters: time for which it has waited for samples in this part's turn, while nobody "
+    "submits the part or samples of other parts are there; 0 in the turns of others. Rising: the submitter of the part "
+    "is away, or its source pauses.",
+    ["part"],
+    registry=REGISTRY,
+)
+PART_WAITING_BYTES = Gauge(
+    "esd_part_waiting_bytes",
+    "Of a stream with several submitters: samples of the part that have come before their turn, one message at most "
+    "(ESD_DISPATCHER_MAX_REQUEST_BYTES). Its submitter waits meanwhile.",
+    ["part"],
+    registry=REGISTRY,
+)
 QUEUED_SAMPLES = Gauge(
     "esd_queued_samples",
     "Samples acknowledged and not planned yet. Always near 0 while workers wait for plans: the sample stream is the "
@@ -442,7 +457,8 @@ BY_SERVICE = {
         SHADOW_TRANSFER_COST, CACHE_LOOKUPS, DISPATCH_SECONDS, LATE_DECISIONS, DECISION_BUDGET, INFREQUENCY, PLAN_BYTES,
         MISSING_UPDATES, FLUSHED_AHEAD, SOLVER_SECONDS, SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, EXPIRED_ROWS, ROW_LIMIT,
         ADMISSION, ADMISSION_ERROR, DISPATCH_WINDOW, STANDSTILL, PLAN_OBSERVERS, PLAN_HISTORY, QUEUED_SAMPLES,
-        LOGGED_SAMPLES, SOURCE_LAG, JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES, LATE_ITERATIONS, HELD_BACK, LEASE,
+        LOGGED_SAMPLES, SOURCE_LAG, PART_WAIT_SECONDS, PART_WAITING_BYTES, JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES,
+        LATE_ITERATIONS, HELD_BACK, LEASE,
         ITERATIONS, ITERATION_SECONDS, WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(),
         HELD_OUT_ITERATION,
     ),

@@ -299,5 +299,6 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "sites": (tuple, tuple),
     "negatives": (_encode_negatives, _decode_negatives),
     "at_max_rows": (_ROW_LIMIT_POLICIES.encode, _ROW_LIMIT_POLICIES.decode),
+    "submitters": (lambda submitters: submitters if submitters > 1 else 0, int),  # as jobs of earlier versions have it
 }
 _SAME = (lambda value: value, lambda value: value)

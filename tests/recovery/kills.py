@@ -96,7 +96,13 @@ def interrupted_run(options: RunOptions, interruption: Interruption, **where: An
         looked_at = LOOKAHEAD if options.sync == "proactive" else 0  # of the batches behind the one that is planned
         ahead = (interruption.iteration + AHEAD + looked_at) * stream.batch_size
         return HeldBack(
-            stream.dataset, stream.limit, stream.batch_size, stream.whole, stream.held_back, ahead, interruption
+            stream.dataset,
+            stream.limit,
+            stream.batch_size,
+            stream.whole,
+            stream.held_back,
+            ahead=ahead,
+            interruption=interruption,
         )
 
     with pytest.MonkeyPatch.context() as patch:

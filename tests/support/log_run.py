@@ -143,6 +143,6 @@ async def _struck(
 
 def _position(kept: Path, address: str) -> str:
     with stored_jobs(None, kept, None) as jobs:
-        places = [manifest.source for job in jobs for manifest in job.manifests]
+        places = [manifest.place for job in jobs for manifest in job.manifests]
     assert places[-1] is not None
-    return str(next(LogDataset(address, SCHEMA, 1).open(places[-1])).source)
+    return str(next(LogDataset(address, SCHEMA, 1).open(places[-1].parts[0].source)).source)

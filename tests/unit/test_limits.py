@@ -63,6 +63,7 @@ REFUSED: Mapping[str, Callable[[], object]] = {
     "domain/sites.LONGEST_SITE": lambda: replace(JOB, sites=("x" * 65,) * JOB.workers),
     "domain/sources.MAX_POSITION": lambda: SourcePosition("x" * (2**16 + 1)),
     "domain/sources._MOST_BEHIND": lambda: SourcePosition("0", 2**63),
+    "domain/stream_parts.MAX_SUBMITTERS": lambda: job_with(submitters=65, batch_size=128),
     "domain/sync/bounded.MAX_BOUND": lambda: parse_sync("bounded:10001,2"),
     "domain/tables.MAX_ADMIT_AFTER": lambda: replace(JOB, admit_afters=(256,)),
     "domain/tables.MAX_DIMENSION": lambda: replace(JOB.table, dimension=4097),

@@ -14,8 +14,9 @@ from esd.dispatcher.core.mechanisms.draws import content_order
 from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from esd.dispatcher.solvers import Solution, Solver, open_solver
 from esd.dispatcher.solvers.protocol import AnyCosts, Prices
-from esd.services.domain.jobs import JobSpec, scale_workloads
+from esd.services.domain.jobs import JobSpec
 from esd.services.domain.mechanisms import EsdOptions
+from esd.services.domain.workloads import scale_workloads
 
 _FINER = 16  # units per link cost unit with an eviction term, since a link may cost 1 and its evictions a fraction
 _FINER_LIMIT = 2**25  # with evictions at most doubling a cost, entries stay below 2^30

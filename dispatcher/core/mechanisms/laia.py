@@ -13,8 +13,9 @@ from esd.dispatcher.core.mechanisms.protocol import Assignment, DispatchInput
 from esd.native import solver
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.ids import GOLDEN
-from esd.services.domain.jobs import JobSpec, scale_workloads
+from esd.services.domain.jobs import JobSpec
 from esd.services.domain.mechanisms import LaiaOptions, LaiaReading
+from esd.services.domain.workloads import scale_workloads
 
 
 class Laia:

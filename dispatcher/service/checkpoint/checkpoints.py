@@ -18,8 +18,8 @@ from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError, FailedPrecondition, StaleEpoch, StorageUnwritable
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import FlushReport
-from esd.services.domain.sources import SourcePosition
 from esd.services.domain.state import Evaluation
+from esd.services.domain.stream_parts import StreamPlace
 from esd.services.runtime.memory import return_freed_memory
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class PendingCheckpoint:
     Attributes:
         iteration: the iteration that follows the checkpoint.
         samples: the number of samples of the stream before it.
-        source: the place of the next sample in the source of the stream; None: unknown.
+        place: the place of the stream before the next sample.
         planned: the totals of the plans before it; see `JobTotals.save_planned`.
         planner: the snapshot of the planner's state.
         workers: the workers that have flushed, by slot.
@@ -46,7 +46,7 @@ class PendingCheckpoint:
 
     iteration: int
     samples: int
-    source: SourcePosition | None
+    place: StreamPlace
     planned: dict[str, float]
     planner: Snapshot
     workers: dict[int, SavedWorker] = field(default_factory=dict)
@@ -337,7 +337,7 @@ class Checkpoints:
             job=describe_job(self.job),
             iteration=pending.iteration,
             samples=pending.samples,
-            source=pending.source,
+            place=pending.place,
             workers=tuple(workers[slot] for slot in sorted(workers)),
             planned=pending.planned,
             checksums=checksums | {DENSE: pending.dense_checksum},

@@ -9,6 +9,7 @@ from esd.services.domain.columns import changed_rules
 from esd.services.domain.dense_sums import AUTO
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.jobs import JobSpec, ModelSpec
+from esd.services.domain.stream_parts import StreamPart, StreamPlace
 from esd.services.wire.jobs import job_of_json
 
 # Fields in which a continuing job may differ. Of its tables and its model, only learning rates and the like may differ.
@@ -16,6 +17,7 @@ _FREE = {
     "admit_afters",
     "batch_size",
     "by_reference",
+    "continues_stream",
     "dense_schedule",
     "first_iteration",
     "max_rows",
@@ -25,6 +27,7 @@ _FREE = {
     "schedule",
     "seed",
     "stream",
+    "submitters",
 }
 
 
@@ -55,7 +58,7 @@ def goes_on_from(job: JobSpec, before: Manifest) -> bool:
     return True
 
 
-def continuation(job: JobSpec, stored: bytes) -> JobSpec:
+def continuation(job: JobSpec, stored: bytes, *, continues_stream: bool = False) -> JobSpec:
     """Returns the job with the first iteration at which it continues from the checkpoint of its table.
 
     If the checkpoint belongs to the continuing job itself, which was interrupted, the first iteration stays where that
@@ -64,6 +67,7 @@ def continuation(job: JobSpec, stored: bytes) -> JobSpec:
     Args:
         job: the job, as if it began from nothing.
         stored: the manifest of the last checkpoint; empty if there is none.
+        continues_stream: as of the job that continues.
 
     Raises:
         FailedPrecondition: the table holds no checkpoint with a trained iteration.
@@ -74,10 +78,40 @@ def continuation(job: JobSpec, stored: bytes) -> JobSpec:
             f"table {job.table.name!r} holds no checkpoint to continue from (--continue-from): the run that trained it "
             "took none, or the store has not kept it"
         )
-    begun = replace(job, first_iteration=int(manifest.job.get("first_iteration", 0)))
-    if begun.first_iteration and not manifest.differences(begun):
-        return begun
-    return replace(job, first_iteration=manifest.iteration)
+    continued = replace(job, first_iteration=manifest.iteration, continues_stream=continues_stream)
+    if first := int(manifest.job.get("first_iteration", 0)):
+        begun = replace(continued, first_iteration=first)
+        if not manifest.differences(begun):
+            return begun
+    return continued
+
+
+def first_place(job: JobSpec, before: Manifest | None) -> StreamPlace | None:
+    """Returns the place at which the stream of a job begins that continues another one; None: at its beginning.
+
+    Args:
+        job: the job.
+        before: the checkpoint from which it continues; None: it begins with a new table.
+
+    Raises:
+        FailedPrecondition: the stream goes on where the earlier one ended, and the checkpoint does not say where.
+    """
+    if before is None or not job.continues_stream:
+        return None
+    parts = () if before.place is None else before.place.parts
+    checkpoint = f"checkpoint {before.iteration} of table {job.table.name!r}"
+    if not all(part.source for part in parts) or not parts:
+        raise FailedPrecondition(
+            f"{checkpoint} does not say where its samples ended in their source, so no stream goes on there "
+            "(--continue-stream): they came without places"
+        )
+    if len(parts) != job.submitters:
+        raise FailedPrecondition(
+            f"{checkpoint} is of a stream of {len(parts)} parts, and the stream that would go on there "
+            f"(--continue-stream) has {job.submitters}: give the same number of --submitters"
+        )
+    sources = [part.source for part in parts]
+    return StreamPlace(tuple(StreamPart(share, 0, source) for share, source in zip(job.shares, sources, strict=True)))
 
 
 def with_earlier_sum(job: JobSpec, before: Manifest | None) -> JobSpec:
@@ -88,6 +122,11 @@ def with_earlier_sum(job: JobSpec, before: Manifest | None) -> JobSpec:
     if before is None or job.dense_sum != AUTO:
         return job
     return replace(job, dense_sum=job_of_json(before.job).dense_sum)
+
+
+def stream_of(stored: bytes) -> str:
+    """Returns the name of the samples that the job of a manifest has trained; empty: it has none."""
+    return str(Manifest.decode(stored).job.get("stream", "")) if stored else ""
 
 
 def rules_changed(job: JobSpec, stored: bytes) -> list[str]:

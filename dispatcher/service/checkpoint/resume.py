@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints
-from esd.dispatcher.service.checkpoint.continuation import goes_on_from, with_earlier_sum
+from esd.dispatcher.service.checkpoint.continuation import first_place, goes_on_from, with_earlier_sum
 from esd.dispatcher.service.checkpoint.servers import CheckpointStore
 from esd.dispatcher.service.settings import DispatcherSettings
 from esd.dispatcher.service.state.manifest import Manifest, describe_job
@@ -30,12 +30,12 @@ class StartingPoint:
 
     Attributes:
         checkpoints: the job's checkpoints; it starts at the latest.
-        logged: the acknowledged samples after the checkpoint.
+        logged: the acknowledged samples after the checkpoint, each batch with its part of the stream.
         closed: whether the stream ends after these samples.
     """
 
     checkpoints: Checkpoints
-    logged: Sequence[SampleBatch]
+    logged: Sequence[tuple[int, SampleBatch]]
     closed: bool
 
 
@@ -84,12 +84,13 @@ async def find_starting_point(spec: JobSpec, settings: DispatcherSettings) -> St
         raise
 
 
-def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list[SampleBatch], bool]:
-    """Returns the logged samples after a checkpoint, and whether the stream ends after them.
+def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list[tuple[int, SampleBatch]], bool]:
+    """Returns the logged samples after a checkpoint, by parts of the stream, and whether the stream ends after them.
 
     A gap between the checkpoint and the log makes the whole log useless: the result is then empty.
     """
-    position, logged = manifest.samples, []
+    position = manifest.samples
+    logged: list[tuple[int, SampleBatch]] = []
     for entry in entries:
         if entry.position > position:
             _log.warning(
@@ -98,8 +99,8 @@ def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list
             )  # fmt: skip
             return [], False
         if entry.end > position:
-            batch = decode_batch(common_pb2.SampleBatch.FromString(entry.batch))
-            logged.append(batch[position - entry.position :])
+            message = common_pb2.SampleBatch.FromString(entry.batch)
+            logged.append((message.part, decode_batch(message)[position - entry.position :]))
             position = entry.end
     return logged, bool(entries) and entries[-1].closes
 
@@ -113,7 +114,9 @@ def _manifest_for(spec: JobSpec, stored: StoredState) -> Manifest | None:
     """
     if stored.manifest:
         manifest = Manifest.decode(stored.manifest)
-        if not goes_on_from(spec, manifest):
+        if goes_on_from(spec, manifest):
+            first_place(spec, manifest)  # refuses a checkpoint without one
+        else:
             _check_is_of(spec, manifest)
         return manifest
     if spec.first_iteration:
@@ -154,6 +157,7 @@ async def _begin(spec: JobSpec, before: Manifest | None, store: CheckpointStore,
         time=time.time(),
         size=start.size,
         cuts=start.cuts,
+        place=first_place(spec, before),
     )
     await store.restore(manifest.iteration, epoch)
     await store.trim_samples(None, epoch)

@@ -38,8 +38,8 @@ def begin_checkpoint(
         samples: how many samples of the stream come before the checkpoint.
     """
     plans = job.current_epoch().plans
-    source = job.samples.source_at(samples)
-    checkpoints.begin(PendingCheckpoint(plans.planned, samples, source, job.totals.save_planned(), planner))
+    place = job.samples.place_at(samples)
+    checkpoints.begin(PendingCheckpoint(plans.planned, samples, place, job.totals.save_planned(), planner))
     messages = [encode_plan_message(flush) for flush in flushes]
     plans.checkpoint_flushes[plans.planned] = messages
     job.show_plans(PlanStage.CHECKPOINT, plans.planned, messages)
@@ -68,7 +68,7 @@ async def commit_end(job: Job, checkpoints: Checkpoints, epoch: Epoch, planner: 
     pending = PendingCheckpoint(
         iteration=epoch.plans.planned,
         samples=job.samples.taken,
-        source=job.samples.taken.source,
+        place=job.samples.place,
         planned=job.totals.save_planned(),
         planner=planner,
         workers={worker.slot: worker.saved for worker in job.training_workers},

@@ -14,6 +14,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 from esd.dispatcher.core.decision import Decision
 from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints, RestoredCheckpoint
@@ -40,6 +41,7 @@ from esd.services.domain.errors import FailedPrecondition, NotFound
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import Lease, Registration
 from esd.services.domain.state import JobPhase, Recovery
+from esd.services.domain.stream_parts import StreamPlace
 from esd.services.domain.watched import PlanStage
 from esd.services.domain.worker_set import WorkerSet
 
@@ -97,9 +99,8 @@ class Job:
             spec.batch_size,
             settings.queued_batches * spec.batch_size,
             settings.queued_bytes,
-            start=start.samples,
+            start.place or StreamPlace.beginning(spec.shares),
             keep=checkpoints is not None,
-            source=start.source,
         )
         self.submission = Submission(spec, self.lifecycle, self.samples, checkpoints, self.end_epoch)
         self.totals = JobTotals(spec)
@@ -124,6 +125,8 @@ class Job:
             lambda: self.plan_history.size,
             settings.lease_seconds,
         )
+        for part, feed in enumerate(self.submission.feeds if spec.submitters > 1 else ()):
+            job_metrics.show_part(part, partial(self.submission.awaited, part), partial(getattr, feed, "waiting_bytes"))
         self.evaluations = Evaluations(spec.labels, start.evaluations)
 
     # --- workers -------------------------------------------------------------------------------------------------

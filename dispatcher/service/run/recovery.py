@@ -17,9 +17,10 @@ from esd.dispatcher.service.run.job import Job
 from esd.dispatcher.service.state.epoch import Epoch, PlanLog
 from esd.dispatcher.service.state.manifest import DENSE, Manifest
 from esd.services.domain.errors import FailedPrecondition, StaleEpoch
-from esd.services.domain.jobs import JobSpec, equal_workloads, scale_workloads
+from esd.services.domain.jobs import JobSpec, equal_workloads
 from esd.services.domain.reports import Registration
 from esd.services.domain.worker_set import WorkerSet
+from esd.services.domain.workloads import scale_workloads
 from esd.services.runtime.tasks import run_in
 from esd.services.wire.plans import encode_plan_message
 

@@ -21,7 +21,8 @@ async def watch_for_standstill(job: Job) -> None:
 
     A job stands still while it has samples to train, or rows to flush, and neither an iteration is confirmed nor a
     flush or a checkpoint completed. Between two epochs other limits hold: `join_seconds` for workers, and
-    `recovery_seconds` for parameter servers.
+    `recovery_seconds` for parameter servers. A part of the stream that holds the others up is reported, too; whether
+    the job fails by it, abandoned.py decides.
     """
     try:
         await _watch(job)
@@ -38,7 +39,11 @@ async def _watch(job: Job) -> None:
         before = clock()
         await asyncio.sleep(tick)
         if progress != (progress := _progress(job)) or not _has_work(job):
+            reported = standstill.report
             standstill.clear()
+            standstill.report = _awaited(job)
+            if standstill.report not in ("", reported):
+                _log.warning("%s", standstill.report)
             continue
         standstill.add(min(clock() - before, 2 * tick))  # a dispatcher that was suspended has watched nothing meanwhile
         if standstill.seconds >= settings.standstill_seconds:
@@ -64,6 +69,16 @@ def _progress(job: Job) -> tuple[object, ...]:
 def _has_work(job: Job) -> bool:
     trains = job.lifecycle.phase in (JobPhase.RUNNING, JobPhase.FLUSHING)
     return trains and job.epoch is not None and not job.waits_for_samples(job.epoch)
+
+
+def _awaited(job: Job) -> str:
+    """Names the part for whose samples the other parts of the stream have waited for long; empty if there is none."""
+    submission = job.submission
+    if job.spec.submitters == 1 or submission.awaited(submission.turn) < job.settings.standstill_warning_seconds:
+        return ""
+    fed = submission.feeds[submission.turn].fed
+    whose = "whose submitter sends none" if fed else "which nobody submits"
+    return f"the job waits for samples of part {submission.turn} of its stream, {whose}"
 
 
 def _cause(job: Job) -> str:

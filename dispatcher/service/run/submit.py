@@ -1,4 +1,4 @@
-"""The intake of samples: a client's batches are checked, logged, acknowledged, and queued for the planner."""
+"""The intake of samples: clients' batches are checked, merged, logged, acknowledged, and queued for the planner."""
 
 from __future__ import annotations
 
@@ -6,21 +6,44 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints
 from esd.dispatcher.service.state.lifecycle import Lifecycle
 from esd.dispatcher.service.state.samples import SampleQueue
 from esd.protos import common_pb2
 from esd.services.domain.batches import LogEntry, SampleBatch
-from esd.services.domain.errors import EsdError, FailedPrecondition, StaleEpoch, Unavailable
+from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument, StaleEpoch, Unavailable
 from esd.services.domain.job_samples import check_contents, check_form
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.sources import Taken
+from esd.services.domain.stream_parts import StreamPlace
 from esd.services.wire.batches import decode_batch, encode_batch
+
+
+@dataclass(slots=True)
+class PartFeed:
+    """The calls that feed one part of the stream.
+
+    Attributes:
+        fed: whether a Submit call feeds the part.
+        ended: whether a call has ended the part, all samples of which are accepted.
+        waiting_bytes: of the samples that wait for their turn, or for room: one message at most.
+        seen: when the last call ended, on the monotonic clock.
+    """
+
+    fed: bool = False
+    ended: bool = False
+    waiting_bytes: int = 0
+    seen: float = field(default_factory=time.monotonic)
 
 
 class Submission:
     """Accepts the samples of one job, in one order, since the model depends on it.
+
+    The parts of a stream with several submitters are merged as they are accepted (`StreamPlace`): a batch that comes
+    before its turn waits in its call, which reads no further message meanwhile. So one message of each part waits at
+    most, and the log has the order of the job.
 
     With checkpoints, samples are in the log of the first parameter server before they are acknowledged, and stay there
     until a checkpoint covers them. A restarted dispatcher continues with the samples in the log.
@@ -34,6 +57,7 @@ class Submission:
 
     Attributes:
         durable: whether acknowledged samples outlive the dispatcher and the parameter server.
+        feeds: of the parts of the stream, in their order.
     """
 
     def __init__(
@@ -50,56 +74,86 @@ class Submission:
         self._samples = samples
         self._checkpoints = checkpoints
         self._end_epoch = end_epoch
-        self._submitting = False
-        self._last_seen = time.monotonic()
+        self.feeds = [PartFeed(ended=part.ended) for part in samples.place.parts]
+        self._moved = time.monotonic()  # when the turn came to its part, or samples of it were last accepted
         self._logging: asyncio.Task[None] | None = None
 
-    def resume(self, logged: Sequence[SampleBatch], *, closed: bool) -> None:
-        """Queues the samples that an earlier dispatcher logged; `closed` if the stream ends after them."""
-        for batch in logged:
-            self._samples.put(batch)
+    def resume(self, logged: Sequence[tuple[int, SampleBatch]], *, closed: bool) -> None:
+        """Queues the samples that an earlier dispatcher logged, with their parts; `closed` if the stream ends there."""
+        for part, batch in logged:
+            self._put(batch, part)
         if closed:
             self._samples.close()
 
     @contextmanager
-    def submitter(self) -> Iterator[None]:
-        """Reserves the stream for one caller, since interleaved batches of two callers would have no defined order.
+    def submitter(self, part: int | None = None) -> Iterator[int]:
+        """Reserves a part of the stream for one caller: batches of two callers would have no defined order.
+
+        Args:
+            part: the part that the caller names; None: the only one.
+
+        Yields:
+            The number of the part.
 
         Raises:
-            FailedPrecondition: another caller holds the stream, or the job failed.
+            InvalidArgument: there is no such part, or there are several and the caller names none.
+            FailedPrecondition: another caller holds the part, or the job failed.
             Unavailable: the dispatcher is stopping.
         """
         self._lifecycle.raise_if_failed()
-        if self._submitting:
-            raise FailedPrecondition(f"another Submit call feeds job {self._job.name}, whose samples have one order")
-        self._submitting = True
+        number = self._number_of(part)
+        feed = self.feeds[number]
+        if feed.fed:
+            raise FailedPrecondition(f"another Submit call feeds {self._named(number)}, whose samples have one order")
+        feed.fed = True
         try:
-            yield
+            yield number
         finally:
-            self._submitting = False
-            self.seen()
+            feed.fed = False
+            feed.seen = time.monotonic()
 
     def seen(self) -> None:
-        """Records a call of the driver, such as a request for the job's state."""
-        self._last_seen = time.monotonic()
+        """Records a call of the driver, such as a request for the job's state. Of several drivers it may be any."""
+        if len(self.feeds) == 1:
+            self.feeds[0].seen = time.monotonic()
+
+    @property
+    def turn(self) -> int:
+        """The number of the part whose turn it is."""
+        return self._place.turn
 
     @property
     def silence(self) -> float:
-        """The seconds since the driver's last call; 0 during a Submit call and after the end of the stream."""
-        return 0.0 if self._submitting or self._samples.closed else time.monotonic() - self._last_seen
+        """The seconds without a Submit call of the part whose turn it is; 0 after the end of the stream."""
+        feed = self.feeds[self.turn]
+        return 0.0 if feed.fed or self._samples.closed else time.monotonic() - max(feed.seen, self._moved)
 
-    async def taken(self) -> Taken:
-        """Returns the number of samples accepted so far, at which a client continues, and their end in its source."""
+    def awaited(self, part: int) -> float:
+        """Returns the seconds for which a part has held the stream up.
+
+        It does so in its turn, without samples here: if no call feeds it, or samples of other parts wait.
+        """
+        feed = self.feeds[part]
+        if self._samples.closed or part != self.turn or feed.waiting_bytes:
+            return 0.0
+        holds_up = not feed.fed or any(other.waiting_bytes for other in self.feeds)
+        return time.monotonic() - self._moved if holds_up else 0.0
+
+    async def taken(self, part: int = 0) -> Taken:
+        """Returns the number of accepted samples of a part, where a client continues, and their end in its source."""
         if self._logging is not None and not self._logging.done():  # an earlier call was cut off while it logged
             await asyncio.wait([self._logging])
-        return self._samples.taken
+        return self._samples.place.parts[part].taken
 
-    async def take_in(self, message: common_pb2.SampleBatch, position: int | None = None) -> None:
-        """Accepts samples as soon as there is room, and returns when they are logged. Known samples are ignored.
+    async def take_in(self, message: common_pb2.SampleBatch, position: int | None = None, part: int = 0) -> None:
+        """Accepts samples in their turn, as soon as there is room, and returns when they are logged.
+
+        Known samples are ignored. If the call is cut off, the first samples of the batch may be accepted.
 
         Args:
             message: any number of samples, as received.
-            position: the number of samples of the stream before the batch; None: the number accepted so far.
+            position: the number of samples of the part before the batch; None: the number accepted so far.
+            part: of the stream, to which the samples belong.
 
         Raises:
             InvalidArgument: the batch is malformed, its features or labels differ from the job's, the job's loss
@@ -111,30 +165,41 @@ class Submission:
         """
         batch = decode_batch(message)
         check_form(batch, self._job)
-        taken = await self.taken()
+        taken = await self.taken(part)
         if position is None:
             position = taken
         if position > taken:
             raise FailedPrecondition(
-                f"the batch begins at sample {position}, job {self._job.name} has accepted {taken}: continue from there"
+                f"the batch begins at sample {position}, {self._named(part)} has accepted {taken}: continue from there"
             )
         known = taken - position
         if known >= len(batch):
             return
         check_contents(batch, self._job, position)
-        if self._samples.closed:
-            raise FailedPrecondition(f"the sample stream of job {self._job.name} has ended after {taken} samples")
-        if known:
-            batch = batch[known:]
-            message = encode_batch(batch)
-        await self._lifecycle.wait_until(lambda: self._samples.has_room(batch))
-        await self._log_and_put(batch, message)
+        feed = self.feeds[part]
+        if self._samples.closed or feed.ended:
+            raise FailedPrecondition(f"the sample stream of {self._named(part)} has ended after {taken} samples")
+        try:
+            await self._merge(batch[known:] if known else batch, None if known else message, part)
+        finally:
+            feed.waiting_bytes = 0
 
-    async def end(self) -> None:
-        """Ends the stream: the samples left over make the last, perhaps short, global batch. It may be repeated."""
-        await self.taken()
-        if not self._samples.closed:
-            await self._log_and_put(None, None)
+    async def end(self, part: int = 0) -> None:
+        """Ends a part, and with the last one the stream: the samples left over make the last global batch.
+
+        It may be repeated. It returns when the end is durable: with the next samples of another part, which come in
+        its place, or with the end of the stream.
+        """
+        await self.taken(part)
+        turn = self.turn
+        self.feeds[part].ended = True
+        if not self._samples.closed and all(feed.ended for feed in self.feeds):
+            await self._log_and_put(None)
+            return
+        if self.turn != turn:
+            self._moved = time.monotonic()
+        self._lifecycle.notify(workers=False)
+        await self._lifecycle.wait_until(lambda: self._samples.closed or self._samples.place.parts[part].ended)
 
     async def close(self) -> None:
         """Cancels the logging of samples that are not acknowledged."""
@@ -142,16 +207,76 @@ class Submission:
             self._logging.cancel()
             await asyncio.gather(self._logging, return_exceptions=True)
 
-    async def _log_and_put(self, batch: SampleBatch | None, message: common_pb2.SampleBatch | None) -> None:
+    @property
+    def _place(self) -> StreamPlace:
+        """The place of the next samples, with the turn of a part that has not ended as far as it is known here."""
+        ended = [number for number, feed in enumerate(self.feeds) if feed.ended]
+        place = self._samples.place
+        return place if len(ended) == len(self.feeds) else place.past(ended)
+
+    async def _merge(self, batch: SampleBatch, message: common_pb2.SampleBatch | None, part: int) -> None:
+        """Logs and queues a batch of a part, turn by turn.
+
+        Args:
+            batch: the samples.
+            message: the batch as it was received, which is logged unless a turn ends within it; None: it was cut.
+            part: of the stream.
+        """
+        feed = self.feeds[part]
+        while len(batch):
+            feed.waiting_bytes = batch.nbytes
+            given = await self._in_its_turn(batch, part)
+            if len(given) < len(batch):
+                message = None
+            await self._log_and_put(given, message, part)
+            batch = batch[len(given) :]
+
+    async def _in_its_turn(self, batch: SampleBatch, part: int) -> SampleBatch:
+        """Waits for the turn of a part, and for room; returns the samples of a batch that it may give in this turn."""
+
+        def may_give() -> bool:
+            place = self._place
+            return place.turn == part and self._samples.has_room(batch[: place.left])
+
+        await self._lifecycle.wait_until(may_give)
+        return batch[: self._place.left]
+
+    def _number_of(self, part: int | None) -> int:
+        submitters = len(self.feeds)
+        if part is None and submitters > 1:
+            raise InvalidArgument(
+                f"the stream of job {self._job.name} has {submitters} parts (submitters), and the call names none: "
+                f"give part (--part), 0 to {submitters - 1}"
+            )
+        if part is not None and part >= submitters:
+            raise InvalidArgument(
+                f"part is {part} (--part), and the stream of job {self._job.name} has "
+                + (
+                    "one part, number 0"
+                    if submitters == 1
+                    else f"{submitters} parts (submitters), 0 to {submitters - 1}"
+                )
+            )
+        return part or 0
+
+    def _named(self, part: int) -> str:
+        """Names a part of the stream for people."""
+        return f"job {self._job.name}" if len(self.feeds) == 1 else f"part {part} of job {self._job.name}"
+
+    async def _log_and_put(
+        self, batch: SampleBatch | None, message: common_pb2.SampleBatch | None = None, part: int = 0
+    ) -> None:
         """Logs samples, if the job takes checkpoints, and queues them; None is the end of the stream.
+
+        The log gets the message, if there is one, with fields that this version does not know.
 
         A task of its own does it, so that it completes even if the Submit call is cut off meanwhile: samples in the log
         that are not in the queue would be trained only after a restart.
         """
         if self._checkpoints is None:
-            self._put(batch)
+            self._put(batch, part)
             return
-        logs = self._log_then_put(batch, message, self._checkpoints)
+        logs = self._log_then_put(batch, message, part, self._checkpoints)
         self._logging = logging = asyncio.create_task(logs, name="log_samples")
         await asyncio.wait([logging])
         if logging.cancelled():  # by `close`: gRPC would answer nothing to a call whose handler is cancelled
@@ -160,19 +285,28 @@ class Submission:
         logging.result()
 
     async def _log_then_put(
-        self, batch: SampleBatch | None, message: common_pb2.SampleBatch | None, checkpoints: Checkpoints
+        self,
+        batch: SampleBatch | None,
+        message: common_pb2.SampleBatch | None,
+        part: int,
+        checkpoints: Checkpoints,
     ) -> None:
         entry = LogEntry(self._samples.taken, 0)
-        if batch is not None and message is not None:
+        if batch is not None:
+            message = encode_batch(batch) if message is None else message
+            message.part = part
             entry = LogEntry(self._samples.taken, len(batch), message.SerializeToString())
         await self._log(entry, checkpoints)
-        self._put(batch)
+        self._put(batch, part)
 
-    def _put(self, batch: SampleBatch | None) -> None:
+    def _put(self, batch: SampleBatch | None, part: int) -> None:
         if batch is None:
             self._samples.close()
         else:
-            self._samples.put(batch)
+            self._samples.put(batch, part)
+            self._moved = time.monotonic()
+            for feed, merged in zip(self.feeds, self._samples.place.parts, strict=True):
+                feed.ended |= merged.ended
         self._lifecycle.notify(workers=False)
 
     async def _log(self, entry: LogEntry, checkpoints: Checkpoints) -> None:

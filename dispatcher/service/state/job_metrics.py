@@ -50,7 +50,8 @@ def show_job(
     """
     for phase in JobPhase:
         metrics.JOB_PHASE.labels(phase.name.lower()).set_function(partial(_is_in, lifecycle, phase))
-    metrics.HEARTBEAT_AGE.clear()
+    for gauge in (metrics.HEARTBEAT_AGE, metrics.PART_WAIT_SECONDS, metrics.PART_WAITING_BYTES):
+        gauge.clear()
     _child(metrics.REFUSED_MESSAGES, "FAILED_PRECONDITION")  # a series at 0, since a rate needs a start
     metrics.LEASE.set(lease_seconds)
     _show_figures(quality_metrics.TRAINED, labels, lambda label: totals.progress.figures().lifetime_of(label))
@@ -64,6 +65,12 @@ def show_job(
     metrics.DISPATCH_WINDOW.set_function(unconfirmed)
     metrics.STANDSTILL.set_function(standstill)
     metrics.PLAN_HISTORY.set_function(plan_history_bytes)
+
+
+def show_part(part: int, awaited: Callable[[], float], waiting_bytes: Callable[[], int]) -> None:
+    """Shows a part of a stream with several submitters from now on, by functions that return its metrics."""
+    metrics.PART_WAIT_SECONDS.labels(part).set_function(awaited)
+    metrics.PART_WAITING_BYTES.labels(part).set_function(waiting_bytes)
 
 
 def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:

@@ -15,6 +15,7 @@ from esd.services.domain.jobs import DispatchOptions, JobSpec
 from esd.services.domain.reports import PhaseTimes, TransferCounts
 from esd.services.domain.sources import SourcePosition
 from esd.services.domain.state import Evaluation, Quality, Ranking
+from esd.services.domain.stream_parts import StreamPart, StreamPlace
 from esd.services.wire.jobs import encode_job
 
 _FORMAT = 3
@@ -42,7 +43,7 @@ class Manifest:
         job: the job's specification as JSON; see `describe_job`.
         iteration: the iteration that follows the checkpoint, which identifies it. At 0 no iteration is trained.
         samples: the number of trained samples of the stream.
-        source: the place of the next sample in the source of the stream; None: unknown.
+        place: the place of the stream before the next sample; None: its beginning.
         workers: the workers by slot; empty at iteration 0.
         planned: the totals of the plans before the checkpoint; see `JobTotals.save_planned`.
         checksums: SHA-256 of each part, by name.
@@ -67,7 +68,7 @@ class Manifest:
     size: int = 0
     cuts: tuple[int, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
-    source: SourcePosition | None = None
+    place: StreamPlace | None = None
 
     def encode(self) -> bytes:
         """Encodes the manifest as JSON, in UTF-8."""
@@ -86,8 +87,7 @@ class Manifest:
                 raise FailedPrecondition("the checkpoint was written by another version")
             saved["cuts"] = tuple(saved.get("cuts", ()))
             saved["evaluations"] = tuple(map(_evaluation, saved.get("evaluations", ())))
-            source = saved.get("source")  # earlier versions wrote none
-            saved["source"] = None if source is None else SourcePosition(**source)
+            saved["place"] = _place(saved)
             workers = tuple(
                 SavedWorker(
                     **worker
@@ -131,6 +131,21 @@ class Manifest:
         names = {field.name for field in fields(JobSpec)} - options
         names -= {name for name in _ADDED if name not in self.job}
         return sorted(name for name in names if asked.get(name) != self.job.get(name))
+
+
+def _place(saved: dict[str, Any]) -> StreamPlace | None:
+    """Takes the place of the stream out of a decoded manifest. Earlier versions wrote the source of its only part."""
+    earlier = {"parts": [{"share": saved["job"].get("batch_size", 1), "samples": saved["samples"]}]}
+    earlier["parts"][0]["source"] = saved.pop("source", None)
+    place = saved.get("place", earlier if saved["samples"] else None)
+    if place is None:
+        return None
+    return StreamPlace(**place | {"parts": tuple(map(_part, place["parts"]))})
+
+
+def _part(saved: dict[str, Any]) -> StreamPart:
+    source = saved["source"]
+    return StreamPart(**saved | {"source": None if source is None else SourcePosition(**source)})
 
 
 def _evaluation(saved: dict[str, Any]) -> Evaluation:

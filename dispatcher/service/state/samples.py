@@ -6,7 +6,7 @@ from collections import deque
 
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import FailedPrecondition
-from esd.services.domain.sources import SourcePosition, Taken
+from esd.services.domain.stream_parts import StreamPlace
 
 
 class SampleQueue:
@@ -21,13 +21,11 @@ class SampleQueue:
         batch_size: k, the samples of a global batch.
         limit: the largest number of waiting samples.
         limit_bytes: the most bytes of waiting samples.
-        start: the number of samples of the stream before this queue.
+        start: the place of the stream at which the queue begins.
         keep: whether to keep the batches given to the planner.
-        source: the place of sample `start` in the source of the stream; None: unknown.
 
     Attributes:
-        taken: the number of samples of the stream accepted so far, with the place of the next one in its source.
-        lag: messages that waited in the source behind the latest accepted batch when it was read; None: unknown.
+        place: the place of the stream behind the samples accepted so far.
         pending: the number of accepted samples that are not planned yet.
         pending_bytes: their bytes.
         closed: whether the stream has ended.
@@ -38,10 +36,9 @@ class SampleQueue:
         batch_size: int,
         limit: int,
         limit_bytes: int,
+        start: StreamPlace,
         *,
-        start: int = 0,
         keep: bool = False,
-        source: SourcePosition | None = None,
     ) -> None:
         self._batch_size = batch_size
         self._limit = limit
@@ -49,10 +46,10 @@ class SampleQueue:
         self._batches: deque[SampleBatch] = deque()
         self._keep = keep
         self._given: deque[SampleBatch] = deque()
-        self._given_from = start  # the position in the stream at which the first of `_given` begins
-        self.taken = Taken(start, source)
-        self.lag: int | None = None
-        self._places = deque([self.taken])  # of the batches that a checkpoint may cut
+        self._given_from = start.samples  # the position in the stream at which the first of `_given` begins
+        self.place = start
+        self._lags: list[int | None] = [None] * len(start.parts)
+        self._places = deque([start])  # of the batches that a checkpoint may cut
         self.pending = self.pending_bytes = 0
         self.closed = False
 
@@ -67,23 +64,36 @@ class SampleQueue:
         return self.closed and self.pending == 0
 
     @property
+    def taken(self) -> int:
+        """The number of samples of the stream accepted so far."""
+        return self.place.samples
+
+    @property
     def position(self) -> int:
         """The number of samples of the stream given to the planner."""
         return self.taken - self.pending
+
+    @property
+    def lag(self) -> int | None:
+        """Messages that waited in the sources behind the latest batch of each part when it was read; None: unknown."""
+        lags = [lag for lag, part in zip(self._lags, self.place.parts, strict=True) if not part.ended]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if len(known) == len(lags) else None
 
     def has_room(self, batch: SampleBatch) -> bool:
         """Returns whether the queue accepts a batch now."""
         fits = self.pending + len(batch) <= self._limit and self.pending_bytes + batch.nbytes <= self._limit_bytes
         return self.pending < self._batch_size or fits
 
-    def put(self, batch: SampleBatch) -> None:
-        """Adds a batch of any size."""
+    def put(self, batch: SampleBatch, part: int = 0) -> None:
+        """Adds a batch of a part of the stream, of no more samples than are left of the part's turn."""
         if len(batch):
             self._batches.append(batch)
+            begin = self.place.at(part, batch.source)
             if self._keep:
-                self._places.append(Taken(self.taken, batch.source))
-            self.lag = None if batch.source is None else batch.source.lag
-            self.taken = Taken(self.taken + len(batch), batch.source and batch.source.after(len(batch)))
+                self._places.append(begin)
+            self._lags[part] = None if batch.source is None else batch.source.lag
+            self.place = begin.after(len(batch))
         self.pending += len(batch)
         self.pending_bytes += batch.nbytes
 
@@ -95,27 +105,27 @@ class SampleQueue:
         """Removes and returns the next global batch. The caller must check `ready` first."""
         missing = min(self._batch_size, self.pending)
         self.pending -= missing
-        parts = []
+        pieces = []
         while missing:
             batch = self._batches.popleft()
-            parts.append(batch[:missing])
+            pieces.append(batch[:missing])
             if len(batch) > missing:
                 self._batches.appendleft(batch[missing:])
-            missing -= len(parts[-1])
-        self.pending_bytes -= sum(part.nbytes for part in parts)
-        batch = parts[0] if len(parts) == 1 else SampleBatch.concatenate(parts)
+            missing -= len(pieces[-1])
+        self.pending_bytes -= sum(piece.nbytes for piece in pieces)
+        batch = pieces[0] if len(pieces) == 1 else SampleBatch.concatenate(pieces)
         if self._keep:
             self._given.append(batch)
         return batch
 
-    def source_at(self, position: int) -> SourcePosition | None:
-        """Returns the place of an accepted sample in the source, from the released samples on; None: unknown."""
-        begin = next((each for each in reversed(self._places) if each <= position), None)
-        return None if begin is None or begin.source is None else begin.source.after(position - begin)
+    def place_at(self, position: int) -> StreamPlace:
+        """Returns the place behind so many accepted samples, from the released ones on."""
+        begin = next(each for each in reversed(self._places) if each.samples <= position)
+        return begin.after(position - begin.samples)
 
     def release(self, position: int) -> None:
         """Forgets the batches before a position of the stream, which no recovery will need again."""
-        while len(self._places) > 1 and self._places[1] <= position:
+        while len(self._places) > 1 and self._places[1].samples <= position:
             self._places.popleft()
         while self._given and self._given_from + len(self._given[0]) <= position:
             self._given_from += len(self._given.popleft())

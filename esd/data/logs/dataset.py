@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from esd.data.schema import Schema
 from esd.data.tables.cleaned import Cleaned, cut
 from esd.data.tables.dataset import Table
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.errors import InvalidArgument
+from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.sources import SourcePosition
 
 
@@ -39,7 +40,8 @@ class LogDataset(Table):
         self, address: str, schema: Schema, batch_size: int, skip_bad: int = 0, *, labelled: bool = True
     ) -> None:
         super().__init__(schema, batch_size, skip_bad, labelled=labelled)
-        self._log: Log = open_log(parse_log(address))
+        self._address = parse_log(address)
+        self._log: Log = open_log(self._address)
         self._log.check()
         self.endless = not self._log.bounded
 
@@ -48,6 +50,21 @@ class LogDataset(Table):
         """Names the log, wherever its server is, its bounds and the schema."""
         made = hashlib.blake2b(self._schema.to_json().encode(), digest_size=8).hexdigest()
         return f"{self._log.identity}, schema {made}, reader {READER_VERSION}"
+
+    def check_reads_on(self, fingerprint: str) -> None:
+        """See ReadsOn. The bounds of the earlier reading, and its schema, may have been others."""
+        if self._address.first:
+            raise InvalidArgument(
+                f"{self._log} is read on where the earlier run ended (--continue-stream): leave out from="
+                f"{self._address.first}"
+            )
+        unbounded = replace(self._address, first="", until="")
+        log = self._log.identity.removesuffix(self._address.bounds) + unbounded.bounds
+        if not re.fullmatch(re.escape(log) + r"( from .+?)?( until .+?)?, schema [0-9a-f]+, reader .*", fingerprint):
+            raise FailedPrecondition(
+                f"the earlier run has trained {fingerprint}, and this one would go on in {log}: --continue-stream goes "
+                "on in the same log"
+            )
 
     def __iter__(self) -> Iterator[SampleBatch]:
         return self.open()

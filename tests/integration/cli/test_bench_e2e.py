@@ -62,9 +62,7 @@ def test_the_kernel_holds_the_card_of_each_worker_to_its_speed() -> None:
     assert done.returncode == 0, done.stderr
     for run in json.loads(done.stdout)["runs"]:
         assert run["processor_ms"].keys() == {"worker-0", "worker-1", "dispatcher", "ps-0", "driver"}
-        assert (
-            1e3 / run["iterations_per_second"] > 0.5 * run["links_ms"] > 0
-        )  # cards begin with a burst
+        assert 1e3 / run["iterations_per_second"] > 0.5 * run["links_ms"] > 0  # cards begin with a burst
 
 
 def test_a_network_that_cannot_be_is_refused() -> None:

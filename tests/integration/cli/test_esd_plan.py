@@ -194,6 +194,7 @@ def test_a_batch_that_is_given_stays_and_little_memory_makes_a_small_cache(advic
         (["--cache-rows", "9"], "--cache-rows and --cache-ratio are what esd plan finds"),
         (["--workloads", "3,5"], "--workloads is equal or balanced"),
         (["--hot-batches", "9"], "leave out --hot-batches"),
+        (["--submitters", "2"], "leave out --submitters"),
         (["--count", "many"], "--count is 'many', it must be all or a number of samples"),
         (["--store", "mysql://host"], "is neither memory nor a URL of"),
         (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -42,3 +44,14 @@ def test_a_run_that_waits_says_so(capsys: pytest.CaptureFixture[str]) -> None:
         seconds = 11.0
         shown(Progressed(replace(STATE, phase=JobPhase.WAITING_FOR_WORKERS)))
     assert capsys.readouterr().err.splitlines()[1] == "joint: waiting for workers, 0 iterations"
+
+
+def test_a_run_with_several_submitters_says_how_the_others_are_started(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster: Any = SimpleNamespace(dispatcher=SimpleNamespace(address="127.0.0.1:7"))
+    for submitters, parts in ((2, "part 1"), (3, "parts 1 to 2")):
+        with ShownRun("joint", None) as shown:
+            shown(Started(RunOptions("flights", submitters=submitters), "embeddings", 0, None, "http://page/", cluster))
+        assert capsys.readouterr().err.splitlines() == [
+            "live: http://page/",
+            f"the stream waits for {parts}: esd submit --dispatcher 127.0.0.1:7 --part N --data ...",
+        ]

@@ -9,8 +9,8 @@ from esd.dispatcher.core.feedback import ComputeTimes, Feedback, MeasuredLinks
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.service.state.feedback import ReportedFeedback
 from esd.services.domain.errors import InvalidArgument
-from esd.services.domain.jobs import scale_workloads
 from esd.services.domain.reports import IterationReport, PhaseTimes, TransferCounts
+from esd.services.domain.workloads import scale_workloads
 
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]
 

@@ -7,8 +7,9 @@ from esd.dispatcher.core.mechanisms import MECHANISMS
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.simulator.simulate import with_lookahead
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
-from esd.services.domain.jobs import RowLimitPolicy, scale_workloads
+from esd.services.domain.jobs import RowLimitPolicy
 from esd.services.domain.mechanisms import EsdOptions, JointOptions
+from esd.services.domain.workloads import scale_workloads
 
 SCALABLE = sorted(set(MECHANISMS) - {"brute-force"})
 BANDWIDTHS = [625e6, 625e6, 62.5e6, 62.5e6]

@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from esd.dispatcher.service.checkpoint.continuation import goes_on_from, rules_changed
+from esd.dispatcher.service.checkpoint.continuation import first_place, goes_on_from, rules_changed
 from esd.dispatcher.service.checkpoint.resume import samples_after
 from esd.dispatcher.service.state.manifest import Manifest, describe_job
 from esd.services.domain.batches import LogEntry, SampleBatch
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
 from esd.services.domain.jobs import RowLimitPolicy
+from esd.services.domain.sources import SourcePosition
+from esd.services.domain.stream_parts import StreamPart, StreamPlace
 from esd.services.wire.batches import encode_batch
 
 
@@ -25,7 +27,7 @@ def entry(position, count):
 
 def resumed(samples, entries):
     logged, closed = samples_after(Manifest({}, samples=samples), entries)
-    return [number for batch in logged for number in batch.by_field[:, 0].tolist()], closed
+    return [number for _, batch in logged for number in batch.by_field[:, 0].tolist()], closed
 
 
 @pytest.mark.parametrize("samples", range(4, 13))
@@ -125,3 +127,26 @@ def test_a_manifest_of_an_earlier_version_knows_no_names(make_job):
 def test_what_a_job_is_called_makes_no_other_model(make_job):
     job = make_job()
     assert Manifest(describe_job(job)).differences(replace(job, name=f"{job.name}-again")) == []
+
+
+def place_of(*sources):
+    return StreamPlace(tuple(StreamPart(4, 100, source) for source in sources), turn=len(sources) - 1)
+
+
+def test_a_stream_goes_on_where_the_earlier_ones_parts_ended(make_job):
+    """Its samples count anew, and its turns begin with the first part."""
+    job = replace(
+        make_job(), submitters=2, checkpoint_every=10, first_iteration=10, continues_stream=True,
+    )  # fmt: skip
+    north, south = SourcePosition("7-0:0", behind=3), SourcePosition("9-0:1")
+    place = first_place(job, Manifest({}, 10, place=place_of(north, south)))
+    assert place == StreamPlace(tuple(StreamPart(s, 0, p) for s, p in zip(job.shares, (north, south), strict=True)))
+    assert first_place(replace(job, continues_stream=False), Manifest({}, 10, place=place_of(north, south))) is None
+    with pytest.raises(FailedPrecondition, match=r"checkpoint 10 of table .* does not say where its samples ended"):
+        first_place(job, Manifest({}, 10, place=place_of(north, None)))
+    with pytest.raises(FailedPrecondition, match="does not say where its samples ended in their source"):
+        first_place(job, Manifest({}, 10))
+    with pytest.raises(FailedPrecondition, match=r"is of a stream of 1 parts, and the stream that .* has 2: give the"):
+        first_place(job, Manifest({}, 10, place=place_of(north)))
+    with pytest.raises(InvalidArgument, match="continues_stream is true of a job that goes on from no other"):
+        replace(job, first_iteration=0)

@@ -13,6 +13,7 @@ from esd.dispatcher.service.state.samples import SampleQueue
 from esd.protos import common_pb2
 from esd.services.domain.batches import LogEntry, SampleBatch
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
+from esd.services.domain.stream_parts import StreamPlace
 from esd.services.wire.batches import decode_batch, encode_batch
 
 OF_A_LATER_VERSION = b"\xf8\x07\x01"  # a field that this version does not know: what is encoded anew has lost it
@@ -45,7 +46,7 @@ class Stream:
         latest = SimpleNamespace(iteration=5, samples=0)
         checkpoints: Any = SimpleNamespace(store=self.log, durable=True, epoch=7, latest=latest)
         self.lifecycle = Lifecycle("job")
-        self.samples = SampleQueue(job.batch_size, 1000, 2**30, keep=True)
+        self.samples = SampleQueue(job.batch_size, 1000, 2**30, StreamPlace.beginning(job.shares), keep=True)
         self.submission = Submission(job, self.lifecycle, self.samples, checkpoints, self.lifecycle.fail)
 
 

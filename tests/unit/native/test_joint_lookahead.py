@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from esd.services.domain.jobs import scale_workloads
+from esd.services.domain.workloads import scale_workloads
 from tests.unit.native.reference_joint import objective, trainers_of
 from tests.unit.native.test_joint_search import LINKS, draw_capacities, int32, with_history
 

@@ -34,8 +34,8 @@ class Dispatcher:
     async def create_job(self, _job: Any) -> None:
         pass
 
-    async def feed(self, _job: str, _batches: Any) -> None:
-        pass
+    async def feed(self, _job: str, _batches: Any, *, part: int) -> None:
+        assert part == 0
 
     async def describe(self) -> JobState:
         said = self._says.pop(0)

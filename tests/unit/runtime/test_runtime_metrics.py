@@ -10,6 +10,7 @@ from esd.services.runtime.metrics import BY_SERVICE, EVERY_SERVICE, REGISTRY
 OURS = [family for family in REGISTRY.collect() if not family.name.startswith("process_")]
 LABELS = {
     "op",
+    "part",
     "worker",
     "mechanism",
     "result",
