@@ -54,7 +54,7 @@ def services(
     Args:
         hub: the machine at the switch.
         workers: machines of the workers.
-        links: what each worker knows of its link.
+        links: the link of each worker.
         logs: folder of the services' logs.
         decisions: file of the dispatcher's decision log; None: it keeps none.
 

@@ -181,7 +181,7 @@ class Learner:
         return rows.grad
 
     def train(self, part: Part, rows: Rows) -> None:
-        """Takes a step on samples with what this machine has."""
+        """Takes a step on samples with the parameters and rows of this machine alone."""
         self.optimizer.zero_grad()
         embedded = rows.look_up(part.places).requires_grad_()
         of_rows = self.backward(self.loss(part, embedded), embedded)
