@@ -24,13 +24,22 @@ def command(
     ],
     dispatcher: Annotated[str, typer.Option(help="host:port of the dispatcher.")] = "127.0.0.1:50051",
     schema: opt.SchemaFile = None,
+    site_values: opt.SiteValues = None,
     epochs: EpochsOption = 1,
     shuffle: Shuffle = 0,
     skip_bad: opt.SkipBad = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of --shuffle and of synthetic data.")] = 0,
 ) -> None:
     """Submits one part of the stream of a running job, as from another site. Repeated, it goes on."""
-    options = RunOptions(data=data, schema=schema, epochs=epochs, shuffle=shuffle, skip_bad=skip_bad, seed=seed)
+    options = RunOptions(
+        data=data,
+        schema=schema,
+        site_values=site_values,
+        epochs=epochs,
+        shuffle=shuffle,
+        skip_bad=skip_bad,
+        seed=seed,
+    )
 
     async def submitted() -> None:
         async with AsyncDispatcherClient(dispatcher, credentials=Credentials.load()) as client:

@@ -20,6 +20,7 @@ from esd.run.driver import drive
 from esd.run.export import export_model
 from esd.run.options import RunOptions
 from esd.run.stream import first_samples, global_batches, training_stream
+from esd.run.submitting import submit_part
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import EsdError
@@ -31,6 +32,7 @@ from tests.support import training
 from tests.support.listening_proxy import ListeningProxy, listening_proxy
 from tests.support.models import assert_same_model, assert_trained
 from tests.support.reference import train_reference
+from tests.support.stream_parts import merged
 
 SITES = ("north", "north", "south", "south")
 SIZE = 40  # samples of a global batch
@@ -94,13 +96,13 @@ def undisturbed(travelling: RunOptions, tmp_path_factory: pytest.TempPathFactory
     return path
 
 
-def assert_model_of_one_process(options: RunOptions, path: Path) -> None:
-    """Compares a model with the model of one process, which is given the samples as a whole."""
+def assert_model_of_one_process(options: RunOptions, path: Path, order: Sequence[SampleBatch] | None = None) -> None:
+    """Compares a model with that of one process, which is given the samples as a whole, in this order or their own."""
     data = replace(options, site_values=None).open(1024)
     job = options.job(
         features=data.features, dense_features=data.dense_features, labels=data.labels, parameter_servers=("none",)
     )
-    samples = global_batches(first_samples(data, None), SIZE)
+    samples = global_batches(first_samples(data, None) if order is None else order, SIZE)
     assert_trained(path / "model", train_reference(job, samples), 1e-5)
 
 
@@ -193,6 +195,24 @@ def test_a_model_goes_on_by_reference_as_it_would_with_samples_that_travel(trave
             later, store="memory", checkpoint_dir=tmp_path / kept, continue_from="embeddings", out=tmp_path / name
         )
     assert_same_model(tmp_path / "staying", tmp_path / "travelling")
+
+
+async def test_a_submitter_at_each_site_has_the_files_of_its_own_site_alone(travelling, tmp_path):
+    parts, values = {}, tmp_path / "values"
+    for site in ("north", "south"):
+        data = Path(travelling.data).parent / f"{site}.csv"
+        part = replace(travelling, data=str(data), shuffle=0, submitters=2, site_values=tmp_path / site)
+        write_site_values(part.open_all(part.data, 1024), [site], tmp_path / site)
+        shutil.copytree(tmp_path / site / site, values / site)
+        parts[site] = part
+    async with cluster_of(parts["north"], tmp_path, site_values=values) as cluster, asyncio.TaskGroup() as tasks:
+        there = cluster.dispatcher.address, cluster.parameter_servers[0].address
+        tasks.create_task(driven(parts["north"], *there, tmp_path))
+        async with AsyncDispatcherClient(there[0]) as client:
+            await submit_part(client, parts["south"], 1)
+    wholes = [SampleBatch.concatenate(list(part.open_all(part.data, 1024))) for part in parts.values()]
+    order = merged([[whole[at : at + 1] for at in range(len(whole))] for whole in wholes], [SIZE // 2] * 2)
+    assert_model_of_one_process(travelling, tmp_path, order)
 
 
 async def fails_by(options: RunOptions, logs: Path, pattern: str, **workers: Any) -> None:
