@@ -223,8 +223,8 @@ async def test_a_worker_that_reads_no_sums_is_not_read_either(start):
     client = await start(max_sum_bytes=limit)
     await client.create_table()
     async with Client(client.address) as other, AsyncExitStack() as stack:
-        deaf = await stack.enter_async_context(sums(client.channel, member(0, patience=1.5)))
-        well = await stack.enter_async_context(sums(other.channel, member(1, patience=1.5)))
+        deaf = await stack.enter_async_context(sums(client.channel, member(0, patience=4.0)))
+        well = await stack.enter_async_context(sums(other.channel, member(1, patience=4.0)))
         vector = np.ones(length, np.float32)
         sending = [asyncio.create_task(stream.send_vector(vector)) for stream in (deaf, well)]
         with pytest.raises(EsdError, match="worker slot 0 has not taken the sums for"):
