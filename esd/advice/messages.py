@@ -11,7 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from esd.advice.sizing import Profile
@@ -21,14 +21,16 @@ from esd.run.events import Event, Progressed
 from esd.run.options import RunOptions
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import DeadlineExceeded
 from esd.services.domain.footprint import Footprint
 from esd.services.domain.state import JobPhase
 
 _WORKERS = 2  # of the short run, if the planned one has as many
 _SETTLED = 10  # iterations after which it is measured: by then workers have allocated and imported what they need
-_ITERATIONS = 40  # that are measured, at least
+_ITERATIONS = 40  # that are measured
 _SECONDS = 2.0  # in which they are measured, at least: the kernel counts processor time in steps of 10 ms
-_LONGEST_SECONDS = 120.0  # from the first sample on
+_ENOUGH_SECONDS = 30.0  # before the measurement, and for it: long iterations are fewer
+_LONGEST = 300.0  # of the short run
 
 
 def measure_messages(chosen: RunOptions, profile: Profile, footprint: Footprint, memory: float, device: str) -> float:
@@ -47,7 +49,7 @@ def measure_messages(chosen: RunOptions, profile: Profile, footprint: Footprint,
 
     Raises:
         ServiceFailed, Unavailable: a service of the local cluster ended, or did not start.
-        TimeoutError: so few iterations took two minutes.
+        DeadlineExceeded: not even two iterations were measured in five minutes.
     """
     short = replace(
         chosen,
@@ -80,45 +82,65 @@ async def _run(short: RunOptions, profile: Profile, rows: int, device: str) -> f
                 profile.job(short), parameter_servers=tuple(server.address for server in cluster.parameter_servers)
             )
             watch = _Watch([worker.process.pid for worker in cluster.workers])
-            async with AsyncDispatcherClient(cluster.dispatcher.address) as client, asyncio.timeout(_LONGEST_SECONDS):
-                await drive(client, job, watch.until_measured(profile), watch)
+            try:
+                async with (
+                    AsyncDispatcherClient(cluster.dispatcher.address) as client,
+                    asyncio.timeout(_LONGEST),
+                ):
+                    await drive(client, job, watch.until_measured(profile), watch)
+            except TimeoutError:
+                raise DeadlineExceeded(
+                    f"the messages of iterations of {short.worker_samples()[0]} samples per worker could not be "
+                    f"measured in {_LONGEST:.0f} s: plan on a faster machine, or with a smaller --batch"
+                ) from None
     return watch.seconds
 
 
-@dataclass
-class _Watch:
-    """Measures workers while they train.
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    iterations: int
+    processor: float  # seconds of all workers
+    at: float
 
-    Attributes:
+
+class _Watch:
+    """Measures workers while they train: a listener of the run, which also ends its samples.
+
+    Args:
         workers: their processes.
-        marks: the iterations and their processor's seconds at the beginning and at the end.
     """
 
-    workers: list[int]
-    marks: list[tuple[int, float, float]] = field(default_factory=list)
+    def __init__(self, workers: list[int]) -> None:
+        self._workers = workers
+        self._marks = [_Mark(0, 0.0, time.monotonic())]  # then those of the measurement's beginning and end
 
     def __call__(self, event: Event) -> None:
         """Takes the marks as the state of the job shows progress."""
-        if not isinstance(event, Progressed) or event.state.phase is not JobPhase.RUNNING or len(self.marks) == 2:
+        if not isinstance(event, Progressed) or event.state.phase is not JobPhase.RUNNING or self._is_over:
             return
+        wanted, least = ((_SETTLED, 0.0), (_ITERATIONS, _SECONDS))[len(self._marks) - 1]
         iterations, now = event.state.iterations_confirmed, time.monotonic()
-        begun = self.marks[0] if self.marks else (iterations - _ITERATIONS, 0.0, now - _SECONDS)
-        if iterations >= _SETTLED and iterations - begun[0] >= _ITERATIONS and now - begun[2] >= _SECONDS:
-            self.marks.append((iterations, sum(map(_processor_seconds, self.workers)), now))
+        passed, seconds = iterations - self._marks[-1].iterations, now - self._marks[-1].at
+        if seconds >= least and (passed >= wanted or (passed > 1 and seconds >= _ENOUGH_SECONDS)):
+            self._marks.append(_Mark(iterations, sum(map(_processor_seconds, self._workers)), now))
 
     def until_measured(self, profile: Profile) -> Iterator[SampleBatch]:
         """Yields the profiled samples, again if they are few, until the end is measured."""
-        while len(self.marks) < 2:
+        while not self._is_over:
             for batch in profile.samples:
-                if len(self.marks) == 2:
+                if self._is_over:
                     return
                 yield batch
 
     @property
     def seconds(self) -> float:
         """The processor's seconds of a worker and iteration."""
-        (first, before, _), (last, after, _) = self.marks
-        return (after - before) / (last - first) / len(self.workers)
+        _, first, last = self._marks
+        return (last.processor - first.processor) / (last.iterations - first.iterations) / len(self._workers)
+
+    @property
+    def _is_over(self) -> bool:
+        return len(self._marks) == 3
 
 
 def _processor_seconds(process: int) -> float:

@@ -18,6 +18,7 @@ from deploy.grafana import dashboard
 from esd.protos import inference_pb2_grpc
 from esd.run.cluster import LocalServices
 from esd.run.driver import drive
+from esd.run.events import Event
 from esd.run.held_out import watched
 from esd.run.options import RunOptions
 from esd.run.stream import TrainingStream, first_samples, training_stream
@@ -106,13 +107,22 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
                 dense_features=stream.dataset.dense_features,
                 parameter_servers=tuple(each.address for each in cluster.parameter_servers),
             )
+            job = replace(job, submitters=2)
+            second: list[asyncio.Task[int]] = []
 
             async def train() -> JobState:
                 async with (
                     AsyncDispatcherClient(cluster.dispatcher.address) as client,
                     watched(OPTIONS, job, list(first_samples(stream, 2000)), client) as held_out,
                 ):
-                    state = await drive(client, job, stream, held_out=held_out)
+
+                    def submit_second_part(_event: Event) -> None:
+                        if not second:
+                            part = client.submit(job.name, list(first_samples(stream, 640)), part=1)
+                            second.append(asyncio.create_task(part))
+
+                    state = await drive(client, job, stream, submit_second_part, held_out)
+                    assert await second[0] == 640
                     await held_out.finish(state.iterations_confirmed)
                     return state
 
