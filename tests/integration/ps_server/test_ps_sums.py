@@ -229,7 +229,7 @@ async def test_a_worker_that_reads_no_sums_is_not_read_either(start):
         sending = [asyncio.create_task(stream.send_vector(vector)) for stream in (deaf, well)]
         with pytest.raises(EsdError, match="worker slot 0 has not taken the sums for"):
             await well.ended()
-        assert metrics.SUM_HELD_BYTES.collect()[0].samples[0].value <= 2 * limit + 4 * MAX_MESSAGE_BYTES
+        assert metrics.SUM_HELD_BYTES.collect()[0].samples[0].value <= 2 * limit + 8 * MAX_MESSAGE_BYTES
         for task in sending:
             task.cancel()
         await asyncio.gather(*sending, return_exceptions=True)

@@ -114,11 +114,11 @@ def test_a_position_that_is_gone_is_refused_by_name(server: NatsServer) -> None:
     place = next(batches).source
     assert place is not None
     server.use(lambda context: context.purge_stream(STREAM, seq=5))
-    assert len(next(batches)) == 8  # only what was read is gone
+    taken(batches, 8)  # only what was read is gone
     with pytest.raises(FailedPrecondition, match=r"the position 1 is gone: the stream begins at 5 now.*max_age"):
         next(stream.open(place))
     server.use(lambda context: context.purge_stream(STREAM, seq=30))
-    with pytest.raises(FailedPrecondition, match=r"the position 17 is gone: the stream begins at 30 now"):
+    with pytest.raises(FailedPrecondition, match=r"the position \d+ is gone: the stream begins at 30 now"):
         next(batches)
     with pytest.raises(InvalidArgument, match="is no position in a stream, such as"):
         next(stream.open(SourcePosition("5-0:0")))
@@ -172,11 +172,12 @@ def test_a_server_that_is_away_is_waited_for(tmp_path: Path, monkeypatch: pytest
         server.make_stream(STREAM)
         server.add(STREAM, messages(ROWS[:20]))
         batches = iter(esd.read(address(server), SCHEMA, batch_size=8))
-        next(batches)
+        read = SampleBatch.concatenate(taken(batches, 8))
         server.kill()
         back = threading.Timer(0.3, server.start)
         back.start()
-        assert_same_samples(SampleBatch.concatenate(taken(batches, 12)), samples_of(ROWS[8:20]))
+        rest = SampleBatch.concatenate(taken(batches, 20 - len(read)))
+        assert_same_samples(rest, samples_of(ROWS[len(read) : 20]))
         back.join()
         server.kill()
         monkeypatch.setattr(log, "PATIENCE_SECONDS", 0.2)
@@ -189,7 +190,7 @@ def test_a_stream_that_is_not_there_is_refused(server: NatsServer) -> None:
         esd.read(f"nats://{server.address}/none", SCHEMA)
     server.add(STREAM, messages(ROWS[:3]))
     batches = iter(esd.read(address(server), SCHEMA))
-    next(batches)
+    taken(batches, 3)
     server.use(lambda context: context.delete_stream(STREAM))
     with pytest.raises(FailedPrecondition, match="the stream cannot be read any more: stream not found"):
         next(batches)
