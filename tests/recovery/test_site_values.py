@@ -97,7 +97,7 @@ def undisturbed(travelling: RunOptions, tmp_path_factory: pytest.TempPathFactory
 
 
 def assert_model_of_one_process(options: RunOptions, path: Path, order: Sequence[SampleBatch] | None = None) -> None:
-    """Compares a model with the model of one process, which is given the samples as a whole, in an order or their own."""
+    """Compares a model with the model of one process, which is given whole samples, in this order or their own."""
     data = replace(options, site_values=None).open(1024)
     job = options.job(
         features=data.features, dense_features=data.dense_features, labels=data.labels, parameter_servers=("none",)
