@@ -16,10 +16,8 @@ from pathlib import Path
 import numpy as np
 from redis import Redis
 
-from esd.ps_server.core.shard import Shard
-from esd.ps_server.stores.by_url import open_store
+from benchmarks.redis_layouts import rows_in_store, spec_of
 from esd.services.domain.rows import RowBlock
-from esd.services.domain.tables import OptimizerKind, OptimizerSpec, TableSpec
 from testbed.redis_server import redis_server
 
 _ROWS_PER_CALL = 26_000
@@ -28,19 +26,15 @@ _SIZES = [int(1_000_000 * 4 ** (step / 10)) for step in range(10)]
 
 def measure(program: str, dimension: int) -> Iterator[tuple[int, float, float]]:
     """Yields the number of rows, and the bytes per row at once and after the hashes have ended their doubling."""
-    spec = TableSpec(
-        "embeddings", dimension, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.1), seed=0, init_scale=0.01
-    )
+    spec = spec_of(dimension)
     ids = np.random.default_rng(0).integers(0, 2**64, _SIZES[-1], dtype=np.uint64)
     with (
         tempfile.TemporaryDirectory(prefix="esd-bench-") as directory,
         redis_server(Path(directory), "--appendonly", "no", program=program) as server,
         Redis(port=server.port) as client,
+        rows_in_store(server.url, spec) as rows,
     ):
-        store = open_store(server.url, Shard(), 60.0)
-        store.claim(exclusive=False)
-        store.create(spec)
-        rows, empty, begin = store.open(spec).rows, _used(client), 0
+        empty, begin = _used(client), 0
         for size in _SIZES:
             for at in range(begin, size, _ROWS_PER_CALL):
                 part = ids[at : min(at + _ROWS_PER_CALL, size)]
@@ -48,7 +42,6 @@ def measure(program: str, dimension: int) -> Iterator[tuple[int, float, float]]:
                 rows.write_newer(RowBlock(part, np.ones(len(part), np.int64), block))
             at_once, begin = _used(client), size
             yield size, (at_once - empty) / size, (_settled(client) - empty) / size
-        store.close()
 
 
 def _used(client: Redis) -> int:

@@ -13,6 +13,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from redis import Redis
 
 from esd.native.rows import addresses
 from esd.ps_server.core.shard import Shard
+from esd.ps_server.core.store import RowStore
 from esd.ps_server.stores.by_url import open_store
 from esd.ps_server.stores.redis import layout
 from esd.ps_server.stores.redis.connection import Command
@@ -266,11 +268,7 @@ def layouts(client: Redis, url: str, spec: TableSpec, total: int) -> Iterator[tu
     yield "a key per row, together", rows.push_keys(_TOGETHER), rows.pull_keys
     yield f"strings of {_BUCKET_ROWS} rows", rows.push_buckets, rows.pull_buckets
     yield "fields of hashes, named by id", rows.push_fields, rows.pull_fields
-    store = open_store(url, Shard(), 60.0)
-    try:
-        store.claim(exclusive=False)
-        store.create(spec)
-        table = store.open(spec).rows
+    with rows_in_store(url, spec) as table:
 
         def push(ids: NDArray[np.uint64], version: int) -> None:
             block = np.zeros((len(ids), spec.row_width), np.float32)
@@ -280,15 +278,30 @@ def layouts(client: Redis, url: str, spec: TableSpec, total: int) -> Iterator[tu
             table.read(ids)
 
         yield "the store (format 5)", push, pull
+
+
+def spec_of(dimension: int) -> TableSpec:
+    """Returns a table whose rows have row-wise Adagrad."""
+    return TableSpec(
+        "embeddings", dimension, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.1), seed=0, init_scale=0.01
+    )
+
+
+@contextmanager
+def rows_in_store(url: str, spec: TableSpec) -> Iterator[RowStore]:
+    """Makes a table in the store of a server, and yields its rows."""
+    store = open_store(url, Shard(), 60.0)
+    try:
+        store.claim(exclusive=False)
+        store.create(spec)
+        yield store.open(spec).rows
     finally:
         store.close()
 
 
 def measure(dimension: int, total: int) -> Iterator[Measured]:
     """Yields the figures of every layout for rows of a table with row-wise Adagrad."""
-    spec = TableSpec(
-        "embeddings", dimension, OptimizerSpec(OptimizerKind.ROWWISE_ADAGRAD, 0.1), seed=0, init_scale=0.01
-    )
+    spec = spec_of(dimension)
     ids = np.random.default_rng(0).integers(0, 2**64, total, dtype=np.uint64)
     calls = [ids[at : at + _ROWS_PER_CALL] for at in range(0, total, _ROWS_PER_CALL)]
     with (

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from esd.model.files import DIGESTS, TABLES
 from esd.model.network import OnnxNetwork
 from esd.model.trained import TrainedModel
 from esd.protos import inference_pb2, inference_pb2_grpc
+from esd.run.services import processor_seconds
 from esd.services.domain.batches import SampleBatch
 from esd.services.wire.trained_models import ONNX
 
@@ -39,12 +39,6 @@ BATCH = 256
 _BATCHES = 64  # different ones
 _AT_A_TIME = 4
 _TIMEOUT = 60
-
-
-def processor_seconds(process: int) -> float:
-    """Returns the processor time that a process has used, in seconds."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def request_of(batch: SampleBatch) -> inference_pb2.ModelInferRequest:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from esd.run.services import processor_seconds
 
 _NUMBER = re.compile(r"[-_:/]?\d+$")
 ENDED = "(ended)"  # threads that are no longer there
@@ -33,7 +34,7 @@ class ProcessorTime:
         """
         try:
             threads = _threads_of(pid)
-            return cls(time.clock_gettime(_clock_of(pid)), threads)
+            return cls(processor_seconds(pid), threads)
         except OSError as error:
             raise ProcessLookupError(f"there is no process {pid}") from error
 
@@ -56,8 +57,3 @@ def _threads_of(pid: int) -> dict[str, float]:
         name = "main" if int(task.name) == pid else _NUMBER.sub("", name)
         threads[name] = threads.get(name, 0.0) + nanoseconds / 1e9
     return threads
-
-
-def _clock_of(pid: int) -> int:
-    """Returns the id of the clock that counts a process's processor time (clock_getcpuclockid(3)), on Linux."""
-    return (~pid << 3) | 2

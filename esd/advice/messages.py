@@ -7,7 +7,6 @@ with small batches it may take longer than the model.
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from esd.run.cluster import LocalServices
 from esd.run.driver import drive
 from esd.run.events import Event, Progressed
 from esd.run.options import RunOptions
+from esd.run.services import processor_seconds
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.errors import DeadlineExceeded
@@ -28,7 +28,7 @@ from esd.services.domain.state import JobPhase
 _WORKERS = 2  # of the short run, if the planned one has as many
 _SETTLED = 10  # iterations after which it is measured: by then workers have allocated and imported what they need
 _ITERATIONS = 40  # that are measured
-_SECONDS = 2.0  # in which they are measured, at least: the kernel counts processor time in steps of 10 ms
+_SECONDS = 2.0  # in which they are measured, at least: the state of the job is asked for four times a second
 _ENOUGH_SECONDS = 30.0  # before the measurement, and for it: long iterations are fewer
 _LONGEST = 300.0  # of the short run
 
@@ -122,7 +122,7 @@ class _Watch:
         iterations, now = event.state.iterations_confirmed, time.monotonic()
         passed, seconds = iterations - self._marks[-1].iterations, now - self._marks[-1].at
         if seconds >= least and (passed >= wanted or (passed > 1 and seconds >= _ENOUGH_SECONDS)):
-            self._marks.append(_Mark(iterations, sum(map(_processor_seconds, self._workers)), now))
+            self._marks.append(_Mark(iterations, sum(map(processor_seconds, self._workers)), now))
 
     def until_measured(self, profile: Profile) -> Iterator[SampleBatch]:
         """Yields the profiled samples, again if they are few, until the end is measured."""
@@ -141,8 +141,3 @@ class _Watch:
     @property
     def _is_over(self) -> bool:
         return len(self._marks) == 3
-
-
-def _processor_seconds(process: int) -> float:
-    user, system = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

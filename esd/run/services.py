@@ -206,3 +206,12 @@ async def start_service(name: str, spawn: Spawn, environment: Mapping[str, str],
             return await spawn({**inherited, **environment}, stderr.fileno())
 
     return ServiceProcess(name, await start(), log, start)
+
+
+def processor_seconds(process: int) -> float:
+    """Returns the processor time that a process and its threads have had, those that have ended, too.
+
+    Raises:
+        OSError: there is no such process.
+    """
+    return time.clock_gettime((~process << 3) | 2)  # the process's clock on Linux: clock_getcpuclockid(3)

@@ -31,7 +31,6 @@ class PendingCheckpoint:
 
     Attributes:
         iteration: the iteration that follows the checkpoint.
-        samples: the number of samples of the stream before it.
         place: the place of the stream before the next sample.
         planned: the totals of the plans before it; see `JobTotals.save_planned`.
         planner: the snapshot of the planner's state.
@@ -45,7 +44,6 @@ class PendingCheckpoint:
     """
 
     iteration: int
-    samples: int
     place: StreamPlace
     planned: dict[str, float]
     planner: Snapshot
@@ -336,7 +334,7 @@ class Checkpoints:
         manifest = Manifest(
             job=describe_job(self.job),
             iteration=pending.iteration,
-            samples=pending.samples,
+            samples=pending.place.samples,
             place=pending.place,
             workers=tuple(workers[slot] for slot in sorted(workers)),
             planned=pending.planned,

@@ -39,7 +39,7 @@ def begin_checkpoint(
     """
     plans = job.current_epoch().plans
     place = job.samples.place_at(samples)
-    checkpoints.begin(PendingCheckpoint(plans.planned, samples, place, job.totals.save_planned(), planner))
+    checkpoints.begin(PendingCheckpoint(plans.planned, place, job.totals.save_planned(), planner))
     messages = [encode_plan_message(flush) for flush in flushes]
     plans.checkpoint_flushes[plans.planned] = messages
     job.show_plans(PlanStage.CHECKPOINT, plans.planned, messages)
@@ -67,7 +67,6 @@ async def commit_end(job: Job, checkpoints: Checkpoints, epoch: Epoch, planner: 
     """
     pending = PendingCheckpoint(
         iteration=epoch.plans.planned,
-        samples=job.samples.taken,
         place=job.samples.place,
         planned=job.totals.save_planned(),
         planner=planner,
