@@ -1,6 +1,6 @@
 """Speed over links with latency, beside a plain server with one round trip: `python -m benchmarks.round_trips` (root).
 
-Both train the same batches of the same size over the same cables, in turn: ESD with `--dense server`, and the
+Both train the same batches of the same size over the same cables, in turn: ESD, and the
 uncached parameter server of `benchmarks.plain_server`. Prints a line of JSON for each pair.
 """
 
@@ -51,7 +51,7 @@ class Pair:
 
 def measure_pair(options: argparse.Namespace, logs: Path) -> Pair:
     """Trains with ESD, and then with the plain server."""
-    ours = measure(options, "server", KERNEL, logs)
+    ours = measure(options, options.dense, KERNEL, logs)
     cable = Cable(options.round_trip / 1000, options.lose_one_in, options.congestion)
     with machines(parse_links(options.links, options.workers), cable) as (hub, workers):
         plain = _train_plain(hub, workers, options.hidden, options.iterations)
@@ -93,6 +93,8 @@ def main() -> None:
     parser.add_argument("--round-trip", type=float, nargs="+", default=[50.0, 20.0], help="milliseconds")
     parser.add_argument("--lose-one-in", type=int, nargs="+", default=[0, 200], help="frames of which one is lost")
     parser.add_argument("--congestion", default="", help="congestion control of TCP; default: the kernel's")
+    parser.add_argument("--lanes", type=int, default=0, help="connections that carry each one of a worker; 0: itself")
+    parser.add_argument("--dense", default="server", help="way of ESD to sum dense gradients")
     parser.add_argument("--hidden", nargs="+", default=["16", "256,128"])
     parser.add_argument("--iterations", type=int, default=60)
     parser.add_argument("--turns", type=int, default=1)
@@ -105,6 +107,8 @@ def main() -> None:
                 round_trip=round_trip,
                 lose_one_in=lose_one_in,
                 congestion=options.congestion,
+                lanes=options.lanes,
+                dense=options.dense,
                 hidden=hidden,
                 iterations=options.iterations,
                 workers=4,

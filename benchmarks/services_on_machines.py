@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,8 @@ from pathlib import Path
 from testbed.cards import Machine
 
 ESD = str(Path(sys.executable).with_name("esd"))
-_DISPATCHER, _SERVER = 50051, 50052  # ports in a namespace of their own
+_DISPATCHER, _SERVER, _LANES = 50051, 50052, 50053  # ports in a namespace of their own
+_PROXY, _LANES_NAME = "127.0.0.1:50054", "lanes"
 _LONGEST_END = 20.0  # seconds
 
 
@@ -48,6 +49,7 @@ def services(
     links: Sequence[WorkerLink],
     logs: Path,
     decisions: Path | None = None,
+    lanes: int = 0,
 ) -> Iterator[list[subprocess.Popen[str]]]:
     """Runs a parameter server and a dispatcher at the switch, and the workers.
 
@@ -57,6 +59,7 @@ def services(
         links: the link of each worker.
         logs: folder of the services' logs.
         decisions: file of the dispatcher's decision log; None: it keeps none.
+        lanes: connections over which each one of a worker is carried; 0: it is not.
 
     Yields:
         The processes of parameter server, dispatcher and workers in order, when all are ready.
@@ -69,13 +72,16 @@ def services(
 
         def serve(machine: Machine, name: str, *arguments: str) -> None:
             log = stack.enter_context((logs / f"{name}.log").open("w"))
-            command = machine.command(ESD, "serve", *arguments, "--metrics-port", "none")
+            proxy = (f"grpc_proxy=http://{_PROXY}",) if lanes and machine is not hub else ()
+            command = machine.command("env", *proxy, ESD, "serve", *arguments, "--metrics-port", "none")
             started[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - ours
             stack.callback(_end, started[name])
 
         serve(hub, "ps", "ps", "--listen", server_at(hub))
         kept = () if decisions is None else ("--decision-log", str(decisions))
         serve(hub, "dispatcher", "dispatcher", "--listen", dispatcher_at(hub), *kept)
+        if lanes:
+            _lay_lanes(hub, workers, lanes, serve)
         for machine, link in zip(workers, links, strict=True):
             name = f"worker-{machine.address}"
             places = ("--listen", f"{machine.address}:0", "--dispatcher", dispatcher_at(hub))
@@ -85,7 +91,25 @@ def services(
         for name, process in started.items():
             if '"ready"' not in process.stdout.readline():  # type: ignore[union-attr] # it is a pipe
                 raise RuntimeError(f"{name} has not started: {(logs / f'{name}.log').read_text()}")
-        yield list(started.values())
+        yield [process for name, process in started.items() if not name.startswith(_LANES_NAME)]
+
+
+def _lay_lanes(hub: Machine, workers: Sequence[Machine], lanes: int, serve: Callable[..., None]) -> None:
+    """Serves the far end at the switch, and a near end on each machine."""
+    far = f"{hub.address}:{_LANES}"
+    serve(hub, _LANES_NAME, "lanes", "--listen", far, "--to", f"{dispatcher_at(hub)},{server_at(hub)}")
+    for machine in workers:
+        serve(
+            machine,
+            f"{_LANES_NAME}-{machine.address}",
+            "lanes",
+            "--listen",
+            _PROXY,
+            "--via",
+            far,
+            "--lanes",
+            str(lanes),
+        )
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -11,6 +11,7 @@ from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
 from esd.dispatcher.service.settings import DispatcherSettings
+from esd.lanes.settings import LanesSettings
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.run.local_settings import NOT_TAKEN
 from esd.services.runtime.environment import CONDITIONS, VARIABLES
@@ -50,6 +51,7 @@ def settings_page() -> str:
         ("dispatcher", DispatcherSettings),
         ("worker", WorkerSettings),
         ("a served model", ModelSettings),
+        ("an end of lanes", LanesSettings),
         ("the `esd` command", ClientSettings),
     )
     text += _of_a_local_run()

@@ -287,6 +287,22 @@ ROWS: dict[str, Sequence[Panel]] = {
         Panel("Readers of changed rows", "none", [("esd_change_readers", "{{instance}}")]),
         Panel("Memory of newer rows", "bytes", [("esd_model_fresh_bytes", "{{instance}}")]),
     ),
+    "Lanes": (
+        Panel("Connections over lanes", "none", [("esd_lanes_connections", "{{instance}}")]),
+        Panel(
+            "Bytes per second over lanes",
+            "Bps",
+            [(_rate("esd_lanes_bytes_total", "instance, op"), "{{instance}} {{op}}")],
+        ),
+        Panel(
+            "Blocks per second that were not waited for",
+            "ops",
+            [
+                (_rate("esd_lanes_restored_blocks_total", "instance"), "{{instance}} restored"),
+                (_rate("esd_lanes_left_out_blocks_total", "instance"), "{{instance}} left out"),
+            ],
+        ),
+    ),
 }  # fmt: skip
 
 

@@ -14,13 +14,14 @@ from esd.cli.later import load
 from esd.cluster.config import Cluster, Host
 from esd.data.schema import Id, IdList, Schema, TableOptions
 from esd.dispatcher.service.settings import DispatcherSettings
+from esd.lanes.settings import LanesSettings
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.runtime.json_schema import json_schema
 from esd.services.runtime.settings import ClientSettings
 from esd.serving.settings import ModelSettings
 from esd.worker.service.settings import WorkerSettings
 
-_SERVICES = (ParameterServerSettings, DispatcherSettings, WorkerSettings, ModelSettings, ClientSettings)
+_SERVICES = (ParameterServerSettings, DispatcherSettings, WorkerSettings, ModelSettings, LanesSettings, ClientSettings)
 
 
 class File(StrEnum):

@@ -17,10 +17,11 @@ from rich.markup import escape
 
 from esd.cluster.replica import interface_of, local_address, replica_link, replica_number
 from esd.dispatcher.service.settings import DispatcherSettings
+from esd.lanes.settings import LanesSettings
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.run.devices import AUTO, CUDA, worker_devices
 from esd.services.domain.errors import InvalidArgument
-from esd.services.runtime.settings import CONFIG_VARIABLE, Explanation, ServerSettings, explain, split_address
+from esd.services.runtime.settings import CONFIG_VARIABLE, Explanation, Settings, explain, split_address
 from esd.serving.settings import ModelSettings
 from esd.worker.service.settings import WorkerSettings
 
@@ -52,7 +53,7 @@ Links = Annotated[
 ]
 
 
-def _command(module: str, settings: type[ServerSettings], what: str, **others: Any) -> Callable[..., NoReturn]:
+def _command(module: str, settings: type[Settings], what: str, **others: Any) -> Callable[..., NoReturn]:
     """Makes a command with a flag for every setting of a service, and with other options by name."""
     options = {each.field: _option(each) for each in explain(settings)} | {CONFIG: Config} | others
 
@@ -85,7 +86,7 @@ def _option(setting: Explanation) -> Any:
     return Annotated[str | None, typer.Option(setting.flag, metavar="VALUE", help=meaning, show_default=shown)]
 
 
-def _become(module: str, settings: type[ServerSettings], given: dict[str, Any]) -> NoReturn:
+def _become(module: str, settings: type[Settings], given: dict[str, Any]) -> NoReturn:
     """Replaces this process by a service, to which the flags that were given are environment variables."""
     links = given.pop("links", None)
     if CONFIG in given:
@@ -135,3 +136,4 @@ app.command("ps")(_command("esd.ps_server", ParameterServerSettings, "a paramete
 app.command("dispatcher")(_command("esd.dispatcher", DispatcherSettings, "the dispatcher"))
 app.command("model")(_command("esd.serving", ModelSettings, "a service that scores by a model", folder=Folder))
 app.command("worker")(_command("esd.worker", WorkerSettings, "a worker", links=Links))
+app.command("lanes")(_command("esd.lanes", LanesSettings, "an end of lanes, for links that lose packets"))

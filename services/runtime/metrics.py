@@ -11,6 +11,7 @@ from __future__ import annotations
 from prometheus_client import Counter, Gauge, Histogram, ProcessCollector
 
 from esd.services.domain.sync.bounded import MOST_UPDATES
+from esd.services.runtime.lane_metrics import LANES
 from esd.services.runtime.quality_metrics import HELD_OUT, HELD_OUT_ITERATION, RECENT, TRAINED
 from esd.services.runtime.registry import REGISTRY as REGISTRY  # noqa: PLC0414 - complete from here
 from esd.services.runtime.registry import CountedHistogram
@@ -468,4 +469,5 @@ BY_SERVICE = {
         EXCHANGE_SECONDS, SUM_BYTES, SUM_HELD_BYTES, CHANGE_READERS, STORE_UP, STORE_CALLS, STORE_SECONDS,
     ),
     "model": SERVED_MODEL,
+    "lanes": LANES,
 }  # fmt: skip

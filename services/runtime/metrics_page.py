@@ -9,10 +9,10 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from esd.services.runtime.http import Resource
 from esd.services.runtime.metrics import BY_SERVICE, EVERY_SERVICE
-from esd.services.runtime.settings import ServerSettings
+from esd.services.runtime.settings import Settings
 
 
-def metrics_page(settings: ServerSettings) -> Resource:
+def metrics_page(settings: Settings) -> Resource:
     """Returns the metrics page of one service, in the text format of Prometheus.
 
     Clients that accept it, such as Prometheus itself, get OpenMetrics, which alone has exemplars. A thread writes the
@@ -23,7 +23,7 @@ def metrics_page(settings: ServerSettings) -> Resource:
     return Resource(CONTENT_TYPE_LATEST, lambda: asyncio.to_thread(generate_latest, shown), richer)
 
 
-def _shown(settings: ServerSettings) -> CollectorRegistry:
+def _shown(settings: Settings) -> CollectorRegistry:
     """Returns the metrics of one service."""
     registry = CollectorRegistry()
     for collector in (*EVERY_SERVICE, *BY_SERVICE.get(settings.section(), ())):

@@ -27,7 +27,7 @@ from esd.services.runtime.quantities import Size
 from esd.services.runtime.roles import Role, RolesByName
 
 CONFIG_VARIABLE = "ESD_CONFIG"
-SECTIONS = ("ps", "dispatcher", "worker", "model", "client")
+SECTIONS = ("ps", "dispatcher", "worker", "model", "lanes", "client")
 
 # The only default that is determined at run time, in words.
 NUMBER_OF_PROCESSORS = "number of processors"

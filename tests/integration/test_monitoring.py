@@ -30,6 +30,7 @@ from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
 from esd.services.runtime.metrics import REGISTRY
 from testbed.redis_server import redis_server
+from tests.support.lane_ends import lane_ends
 from tests.support.prometheus import Prometheus, prometheus
 from tests.support.served_models import job_of_ids, request_of, served, write_model
 
@@ -86,6 +87,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
         asyncio.Runner() as runner,
         redis_server(directory / "redis") as redis,
         served(directory / "model", "--reload-seconds", "0.1") as model,
+        lane_ends(model["address"]) as (near, far),
     ):
         chosen = training_stream(OPTIONS)
         stream = GroupedStream(chosen.dataset, chosen.limit, chosen.batch_size, chosen.whole)
@@ -99,9 +101,10 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
             "ps_server": [server.metrics for server in cluster.parameter_servers],
             "worker": [worker.metrics for worker in cluster.workers],
             "model": [model["metrics"]],
+            "lanes": [near["metrics"], far["metrics"]],
         }
         with prometheus(directory, targets) as server:
-            server.until("count(up == 1) == 5")
+            server.until("count(up == 1) == 7")
             job = OPTIONS.job(
                 features=stream.dataset.features,
                 dense_features=stream.dataset.dense_features,
@@ -130,18 +133,18 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
             server.until('esd_job_phase{phase="finished"} == 1')
             server.until("esd:decision_seconds:mean5m > 0")
             server.until("esd_held_out_iteration > 0")
-            _score(model["address"], directory / "model", server)
+            _score(model["address"], near["address"], directory / "model", server)
             at = time.time()
             yield Monitored(server, state, server.alerts(), at)
         runner.run(cluster_context.__aexit__(None, None, None))
 
 
-def _score(address: str, folder: Path, server: Prometheus) -> None:
-    """Requests scores of a model until their rate is known, and replaces its folder."""
+def _score(address: str, lanes: str, folder: Path, server: Prometheus) -> None:
+    """Requests scores of a model, over lanes, until their rate is known, and replaces its folder."""
     write_model(folder, job_of_ids(), offset=1)
     server.until('esd_model_reloads_total{result="loaded"} > 0')
     deadline = time.monotonic() + 110
-    with grpc.insecure_channel(address) as channel:
+    with grpc.insecure_channel(address, [("grpc.http_proxy", f"http://{lanes}")]) as channel:
         stub = inference_pb2_grpc.GRPCInferenceServiceStub(channel)
         while not server.query("rate(esd_model_request_seconds_count[1m]) > 0"):
             assert time.monotonic() < deadline

@@ -68,12 +68,12 @@ class Prometheus:
 
 
 def configuration(targets: Mapping[str, Sequence[str]]) -> str:
-    """deploy/prometheus/prometheus.yml with other targets, looked at every second; a served model is added to it."""
+    """deploy/prometheus/prometheus.yml with other targets, looked at every second, and a served model and lanes."""
     text = (CONFIGURATION / "prometheus.yml").read_text().replace("interval: 5s", "interval: 1s")
     text = re.sub(r"rule_files: \[(.*)\]", lambda found: f"rule_files: {_absolute(found[1])}", text)
     for job, addresses in targets.items():
         static = f"static_configs: [{{targets: {json.dumps(list(addresses))}}}]\n"
-        if job == "model":
+        if job in ("model", "lanes"):
             text += f"  - job_name: {job}\n    {static}"
             continue
         text, found = re.subn(rf"(job_name: {job}\n)((?:    .*\n?)+)", rf"\1    {static}", text)

@@ -62,6 +62,28 @@ def test_a_cable_loses_single_packets_of_long_frames_and_damages_none():
     assert counted(received, "InErrs") == counted(received, "InCsumErrors") == 0
 
 
+def test_a_job_over_lanes_trains_the_same_model_while_packets_are_lost(tmp_path):
+    options = argparse.Namespace(
+        links="1g",
+        workers=2,
+        round_trip=20.0,
+        lose_one_in=50,
+        congestion="",
+        lanes=0,
+        mechanism="joint",
+        data="flights",
+        dim=16,
+        hidden="16",
+        cache_rows=4000,
+        iterations=12,
+    )
+    plain = measure(options, "server", KERNEL, tmp_path)
+    options.lanes = 6
+    over_lanes = measure(options, "server", KERNEL, tmp_path)
+    assert (over_lanes.auc, over_lanes.loss) == (plain.auc, plain.loss)
+    assert min(over_lanes.sent) > min(plain.sent)  # with parities
+
+
 def test_a_job_ends_without_a_recovery_at_300_ms_and_2_percent_loss(tmp_path):
     """The job takes no checkpoints, so `esd train` fails if it has to recover."""
     options = argparse.Namespace(
@@ -70,6 +92,7 @@ def test_a_job_ends_without_a_recovery_at_300_ms_and_2_percent_loss(tmp_path):
         round_trip=300.0,
         lose_one_in=50,
         congestion="",
+        lanes=0,
         mechanism="joint",
         data="flights",
         dim=16,

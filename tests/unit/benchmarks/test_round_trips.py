@@ -56,6 +56,8 @@ def test_a_pair_has_the_speeds_of_both_over_the_same_cables(tmp_path: Path):
         round_trip=100.0,
         lose_one_in=0,
         congestion="",
+        lanes=0,
+        dense="server",
         mechanism="joint",
         data="flights",
         dim=16,

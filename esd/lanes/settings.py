@@ -1,0 +1,73 @@
+"""The settings of lanes: ESD_LANES_<NAME>, `esd serve lanes`, or the section [lanes] of a file."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from esd.lanes.greeting import MOST_LANES
+from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.logs import LogLevel
+from esd.services.runtime.settings import Address, PortOrOff, Settings, split_address
+
+_ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+
+
+def _address_or_none(value: str) -> str:
+    return ",".join(_addresses(value))
+
+
+def _addresses(listed: str) -> list[str]:
+    addresses = [address.strip() for address in listed.split(",")] if listed else []
+    for address in addresses:
+        split_address(address)
+    return addresses
+
+
+def _congestion_control(name: str) -> str:
+    if name:
+        with socket.socket() as trial:
+            try:
+                trial.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+            except OSError as error:
+                raise ValueError(f"{error.strerror}; this kernel allows {_ALLOWED.read_text().strip()}") from error
+    return name
+
+
+class LanesSettings(Settings, env_prefix="ESD_LANES_"):
+    """Settings of `esd serve lanes`."""
+
+    listen: Address = Field("127.0.0.1:0", description="host:port of the end; port 0 takes any free one")
+    to: Annotated[str, AfterValidator(_address_or_none)] = Field(
+        "",
+        description="makes it a far end: host:port of the services to which it passes connections on, as clients write "
+        "them, separated by commas",
+    )
+    via: Annotated[str, AfterValidator(_address_or_none)] = Field(
+        "", description="makes it a near end, the grpc_proxy of clients: host:port of the far end"
+    )
+    lanes: int = Field(16, ge=2, le=MOST_LANES, description="connections between a near and the far end for each one")
+    congestion: Annotated[str, AfterValidator(_congestion_control)] = Field(
+        "", description="congestion control of what this end sends over lanes, such as bbr; empty: the kernel's default"
+    )
+    metrics_port: PortOrOff = Field(
+        0, description="port of the Prometheus metrics page; 0 takes any free one, none (or -1) turns it off"
+    )
+    log_level: LogLevel = Field("info", description="debug, info, warning or error")
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """The services that a far end reaches; none for a near end.
+
+        Raises:
+            InvalidArgument: it is neither of both ends, or would be both.
+        """
+        if bool(self.to) == bool(self.via):
+            raise InvalidArgument(
+                f"set either {self.variable('to')}, at the end beside the services, or {self.variable('via')}, at the "
+                "end beside the workers"
+            )
+        return frozenset(_addresses(self.to))
