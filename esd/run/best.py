@@ -16,7 +16,7 @@ from esd.run.events import Listener
 from esd.run.export import complete_model, export_model
 from esd.run.lineage import Lineage
 from esd.run.options import RunOptions, plain
-from esd.run.patience import patiently
+from esd.run.patience import Patience
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.state import Evaluation
@@ -59,11 +59,10 @@ class ModelWriter:
         path, lineage = self._path, self._lineage(figures, history)
         if path is None:
             return
-        await patiently(
+        await Patience(self._listener).until_done(
             lambda: export_model(
                 self._job, path, self._credentials, self._listener, lineage=lineage, graphs=self._graphs
-            ),
-            self._listener,
+            )
         )
 
     async def write_checkpoint(self, checkpoint: int) -> None:
@@ -71,11 +70,10 @@ class ModelWriter:
         path = self._path
         if path is None:
             return
-        await patiently(
+        await Patience(self._listener).until_done(
             lambda: export_model(
                 self._job, path, self._credentials, self._listener, checkpoint=checkpoint, graphs=False
-            ),
-            self._listener,
+            )
         )
         self._checkpoint = checkpoint
 

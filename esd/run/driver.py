@@ -15,24 +15,22 @@ from esd.run.events import (
     NotCancelled,
     Progressed,
     Resumed,
-    Retrying,
     SchemaChanged,
     StandsStill,
     Unanswered,
     ignore,
 )
 from esd.run.held_out import HeldOut
-from esd.run.patience import PATIENCE_SECONDS, patiently
+from esd.run.patience import ABSENT, Patience
 from esd.run.stream import samples_behind
 from esd.services.clients.checkpoints import CheckpointClient
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.domain.batches import SampleBatch
-from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument, NotFound, StorageUnwritable
+from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgument, NotFound
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.sources import Taken
 from esd.services.domain.state import JobPhase, JobState
-from esd.services.runtime.retry import AWAY, Backoff
 from esd.services.runtime.security import PLAINTEXT, Credentials
 
 Stream = AsyncIterable[SampleBatch] | Iterable[SampleBatch]
@@ -67,11 +65,11 @@ async def drive(
         FailedPrecondition: the job failed; the message says why.
         DeadlineExceeded, Unavailable: the dispatcher is silent or away, for too long if the job takes checkpoints.
     """
-    backoff = Backoff(PATIENCE_SECONDS)
+    patience = Patience(listener, ABSENT)
     watcher = _Watcher(job, listener)
 
     def seen(state: JobState) -> None:
-        backoff.reset()
+        patience.begin_anew()
         watcher.seen(state)
         if held_out is not None:
             held_out.seen(state)
@@ -80,16 +78,18 @@ async def drive(
         rest = samples_behind(batches, taken)
         return rest if held_out is None else held_out.gate(rest, taken)
 
-    while True:
+    async def once() -> JobState:
+        return await _drive_once(client, job, stream_from, seen, listener)
+
+    async def again_if_it_is_lacked() -> JobState:
         try:
-            final = await _drive_once(client, job, stream_from, seen, listener)
-            watcher.finished(final)
-            return final
-        except (NotFound, StorageUnwritable, *AWAY) as error:
-            if not job.takes_checkpoints:
-                raise
-            watcher.failed(error)
-            await backoff.pause(error)
+            return await once()
+        except NotFound:  # a dispatcher that was started again gets the job, and none is away
+            return await once()
+
+    final = await (patience.until_done(again_if_it_is_lacked) if job.takes_checkpoints else once())
+    watcher.finished(final)
+    return final
 
 
 class _Watcher:
@@ -101,7 +101,6 @@ class _Watcher:
         self._trained = False
         self._resumed_from = job.first_iteration
         self._checkpoint = 0
-        self._retrying = False  # was reported since the last state
         self._standstill = ""  # as it was reported
 
     def seen(self, state: JobState) -> None:
@@ -116,18 +115,12 @@ class _Watcher:
             self._listener(StandsStill(state.standstill))
         self._standstill = state.standstill
         self._trained |= trains
-        self._retrying = False
         self._listener(Progressed(state))
 
     def finished(self, final: JobState) -> None:
         # A dispatcher that was started again at the very end found the job finished, too: by what was trained here.
         if not self._trained and final.resumed_from == final.iterations_planned:
             self._listener(AlreadyTrained(self._job.table.name, final.resumed_from))
-
-    def failed(self, error: EsdError) -> None:
-        if not self._retrying and not isinstance(error, NotFound):  # a dispatcher that lacks the job gets it now
-            self._retrying = True
-            self._listener(Retrying(str(error), PATIENCE_SECONDS))
 
 
 async def _drive_once(
@@ -152,7 +145,7 @@ async def _drive_once(
     except asyncio.CancelledError:
         await _cancel(client, job, "its driver was stopped", listener)
         raise
-    except (FailedPrecondition, NotFound, StorageUnwritable, *AWAY):
+    except (FailedPrecondition, *ABSENT):
         raise  # it is over, goes on without this driver, or cannot be reached
     except Exception as error:
         await _cancel(client, job, f"its driver cannot go on: {error}", listener)
@@ -219,7 +212,7 @@ async def going_on(
     """
     async with ParameterServerConnection(job.parameter_servers[0], credentials=credentials) as server:
         try:
-            stored = await patiently(CheckpointClient(server, job.table).get_checkpoint, listener)
+            stored = await Patience(listener).until_done(CheckpointClient(server, job.table).get_checkpoint)
         except NotFound:
             return continuation(job, b"")
     if read_on is not None:

@@ -20,7 +20,7 @@ from esd.run.early_stop import EarlyStop
 from esd.run.evaluation import Evaluator
 from esd.run.events import Evaluated, EvaluationMissed, EvaluationsNotKept, Listener, StoppingEarly, ignore
 from esd.run.options import RunOptions
-from esd.run.patience import PATIENCE_SECONDS, patiently
+from esd.run.patience import PATIENCE_SECONDS, Patience
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.read_ahead import read_ahead
 from esd.services.domain.batches import SampleBatch
@@ -125,7 +125,7 @@ class HeldOut:
         if self._running is not None:
             await self._running
         if not self.evaluations or self.evaluations[-1].iteration != iterations:
-            self._add(iterations, *await patiently(self._evaluator.evaluate, self._listener))
+            self._add(iterations, *await Patience(self._listener).until_done(self._evaluator.evaluate))
         await self._record(self.evaluations[-KEPT_EVALUATIONS:])
 
     async def aclose(self) -> None:
@@ -183,7 +183,7 @@ class HeldOut:
 
     async def _evaluate(self, checkpoint: int) -> None:
         try:
-            labels, ranking = await patiently(lambda: self._evaluator.evaluate(checkpoint), self._listener)
+            labels, ranking = await Patience(self._listener).until_done(lambda: self._evaluator.evaluate(checkpoint))
         except (FailedPrecondition, NotFound) as error:
             self._listener(EvaluationMissed(checkpoint, str(error)))
         else:

@@ -7,37 +7,49 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from esd.run.events import Listener, Retrying, TakesLong
-from esd.services.runtime.retry import AWAY, repeated
+from esd.services.domain.errors import EsdError, NotFound, StorageUnwritable
+from esd.services.runtime.retry import AWAY, Backoff
 
 PATIENCE_SECONDS = 60.0  # with services that are away
+ABSENT = (NotFound, StorageUnwritable, *AWAY)  # the errors of a job whose services are away, or lack it yet
 _REPORTED_SECONDS = 5.0  # after which a wait for a user's code is reported, where it should be short
 
 T = TypeVar("T")
 
 
-async def patiently(call: Callable[[], Awaitable[T]], listener: Listener) -> T:
-    """Makes an idempotent call, and repeats it for a minute while the service is away.
+class Patience:
+    """Makes an idempotent call, and makes it again for a minute from the first failure on, while a service is away.
 
     Args:
-        call: the call.
         listener: gets `Retrying` after the first failure, so that the wait has a reason.
-
-    Raises:
-        EsdError: the call fails for another reason, or the service is away for too long.
+        on: the errors after which the call is made again.
     """
-    reported = False
 
-    async def attempt() -> T:
-        nonlocal reported
-        try:
-            return await call()
-        except AWAY as error:
-            if not reported:
-                reported = True
-                listener(Retrying(str(error), PATIENCE_SECONDS))
-            raise
+    def __init__(self, listener: Listener, on: tuple[type[EsdError], ...] = AWAY) -> None:
+        self._listener = listener
+        self._on = on
+        self._backoff = Backoff(PATIENCE_SECONDS)
+        self._reported = False
 
-    return await repeated(attempt, PATIENCE_SECONDS, on=AWAY)
+    def begin_anew(self) -> None:
+        """Records that the service has answered: the next failure is the first one again."""
+        self._backoff.reset()
+        self._reported = False
+
+    async def until_done(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Returns the result of the call.
+
+        Raises:
+            EsdError: the call fails for another reason, or the service is away for too long.
+        """
+        while True:
+            try:
+                return await call()
+            except self._on as error:
+                if not self._reported:
+                    self._reported = True
+                    self._listener(Retrying(str(error), PATIENCE_SECONDS))
+                await self._backoff.pause(error)
 
 
 async def within(

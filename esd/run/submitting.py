@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeVar
 
-from esd.run.events import Listener, Retrying, ignore
+from esd.run.events import Listener, ignore
 from esd.run.options import RunOptions
-from esd.run.patience import PATIENCE_SECONDS
+from esd.run.patience import ABSENT, Patience
 from esd.run.prepare import in_thread
 from esd.run.stream import training_stream
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
-from esd.services.domain.errors import FailedPrecondition, NotFound, StorageUnwritable
+from esd.services.domain.batches import SampleBatch
+from esd.services.domain.errors import FailedPrecondition, NotFound
 from esd.services.domain.jobs import JobSpec
-from esd.services.runtime.retry import AWAY, Backoff
-
-T = TypeVar("T")
+from esd.services.domain.sources import Taken
 
 
 async def submit_part(
@@ -41,34 +39,25 @@ async def submit_part(
         FailedPrecondition: another submitter feeds the part; or the job failed; or the dispatcher has another job now.
         NotFound, Unavailable: job or dispatcher are away for too long.
     """
-    job = await _while_away(lambda _: _open_job(client), listener)
+    job = await Patience(listener, ABSENT).until_done(lambda: _open_job(client))
     of_the_job = replace(options, submitters=job.submitters, sites=",".join(job.sites) or None)
     stream = await in_thread(lambda: training_stream(of_the_job), listener)
+    patience = Patience(listener, ABSENT)
 
-    async def submit(backoff: Backoff) -> int:
+    def behind(taken: Taken) -> Iterator[SampleBatch]:
+        patience.begin_anew()
+        return stream.behind(taken)
+
+    async def submit() -> int:
         found = await _open_job(client)
-        backoff.reset()
         if (found.name, found.table, found.stream) != (job.name, job.table, job.stream):
             raise FailedPrecondition(
                 f"the dispatcher trains another job now, {found.name} on table {found.table.name!r}: part {part} is of "
                 f"{job.name} on table {job.table.name!r}"
             )
-        return await client.feed(job.name, stream.behind, part=part)
+        return await client.feed(job.name, behind, part=part)
 
-    return job, await _while_away(submit, listener)
-
-
-async def _while_away(call: Callable[[Backoff], Awaitable[T]], listener: Listener) -> T:
-    """Makes a call again while the job or a service is away, until patience ends; the call may reset the backoff."""
-    backoff, reported = Backoff(PATIENCE_SECONDS), ""
-    while True:
-        try:
-            return await call(backoff)
-        except (NotFound, StorageUnwritable, *AWAY) as error:
-            if str(error) != reported:
-                reported = str(error)
-                listener(Retrying(reported, PATIENCE_SECONDS))
-            await backoff.pause(error)
+    return job, await patience.until_done(submit)
 
 
 async def _open_job(client: AsyncDispatcherClient) -> JobSpec:

@@ -14,7 +14,7 @@ from esd.run.events import Event, Listener, Progressed, ignore
 from esd.run.export import export_model
 from esd.run.held_out import watched
 from esd.run.options import RunOptions
-from esd.run.patience import patiently
+from esd.run.patience import Patience
 from esd.run.prepare import prepare
 from esd.run.services import ServiceProcess
 from esd.run.supervision import Supervisor
@@ -166,7 +166,7 @@ async def run(
                 options, job, prepared.held_out, client, listener=hear, name=prepared.held_out_name
             ) as held_out:
                 state = await drive(client, job, stream, hear, held_out)
-                await patiently(lambda: export_model(job, place / "model", graphs=False), listener)
+                await Patience(listener).until_done(lambda: export_model(job, place / "model", graphs=False))
                 if held_out is not None:
                     await held_out.finish(state.iterations_confirmed)
             return TrainedRun(job, state, tuple(held_out.evaluations) if held_out is not None else ())

@@ -6,7 +6,7 @@ import pytest
 
 from esd.run import patience
 from esd.run.events import Event, Retrying
-from esd.run.patience import patiently
+from esd.run.patience import Patience
 from esd.services.domain.errors import DeadlineExceeded, EsdError, FailedPrecondition, Unavailable
 
 
@@ -25,18 +25,18 @@ class Service:
 async def test_a_service_that_is_away_is_reported_once_and_called_again() -> None:
     events: list[Event] = []
     service = Service(Unavailable("ps-0 is away"), DeadlineExceeded("ps-0 is silent"))
-    assert await patiently(service.call, events.append) == "done"
+    assert await Patience(events.append).until_done(service.call) == "done"
     assert events == [Retrying("ps-0 is away", patience.PATIENCE_SECONDS)]
 
 
 async def test_another_error_is_final() -> None:
     events: list[Event] = []
     with pytest.raises(FailedPrecondition, match="no model"):
-        await patiently(Service(FailedPrecondition("no model")).call, events.append)
+        await Patience(events.append).until_done(Service(FailedPrecondition("no model")).call)
     assert events == []
 
 
 async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.1)
     with pytest.raises(Unavailable, match="ps-0 is away"):
-        await patiently(Service(*(Unavailable("ps-0 is away") for _ in range(100))).call, lambda _: None)
+        await Patience(lambda _: None).until_done(Service(*(Unavailable("ps-0 is away") for _ in range(100))).call)
