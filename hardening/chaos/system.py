@@ -23,7 +23,7 @@ from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.domain.state import JobState
 from esd.services.domain.tables import OptimizerKind
 from hardening.chaos.pausing import PausingStream
-from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 
 OPTIONS = RunOptions(
     data="synthetic:zipf?fields=8&keys=20000",
@@ -129,7 +129,7 @@ async def run(
         links: list[CuttableProxy] = []
 
         async def reach_dispatcher(_worker: str, address: str) -> str:
-            links.append(await stack.enter_async_context(cuttable_proxy(address)))
+            links.append(await stack.enter_async_context(CuttableProxy.running(address)))
             return links[-1].address
 
         cluster = await stack.enter_async_context(
@@ -145,9 +145,10 @@ async def run(
             )
         )
         store_links = [
-            await stack.enter_async_context(cuttable_proxy(server.address)) for server in cluster.parameter_servers
+            await stack.enter_async_context(CuttableProxy.running(server.address))
+            for server in cluster.parameter_servers
         ]
-        driver_link = await stack.enter_async_context(cuttable_proxy(cluster.dispatcher.address))
+        driver_link = await stack.enter_async_context(CuttableProxy.running(cluster.dispatcher.address))
         client = await stack.enter_async_context(AsyncDispatcherClient(driver_link.address))
         stream = stack.enter_context(PausingStream(prepared.stream, prepared.stream.batch_size))
         system = System(cluster, links, store_links, driver_link, stream)

@@ -19,7 +19,7 @@ from esd.services.domain.reports import FailureReport, FlushReport, Lease, Trans
 from esd.services.runtime.channel import channel
 from esd.services.wire.attend import encode_attendance
 from hardening.stream_soak.misdeed import AT_ONCE, Misdeed
-from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.simple_clients import job_with, registration
 
 _ATTEND = "/esd.v1.Dispatcher/Attend"
@@ -66,7 +66,7 @@ async def cancel(address: str) -> None:
 
 async def lose(address: str) -> None:
     """Connections that are reset; their streams are opened again and go on, until their workers close them."""
-    async with cuttable_proxy(address) as proxy, _attending(proxy.address) as attendances:
+    async with CuttableProxy.running(address) as proxy, _attending(proxy.address) as attendances:
         proxy.cut()
         # Reports of another epoch have no effect; the answer shows that the stream works again.
         await asyncio.gather(*(each.report(FailureReport("gone", _OTHER_EPOCH)) for each in attendances))

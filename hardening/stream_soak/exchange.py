@@ -15,7 +15,7 @@ from esd.services.runtime.channel import channel
 from esd.services.runtime.retry import repeated
 from esd.services.wire.frames import encode_parcel
 from hardening.stream_soak.misdeed import AT_ONCE, Misdeed
-from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.server_client import ServerClient
 
 SPEC = TableSpec("soak", 64, OptimizerSpec(), seed=0, init_scale=0.01)
@@ -90,7 +90,7 @@ async def cancel(address: str) -> None:
 
 async def lose(address: str) -> None:
     """Connections that are reset while frames are unanswered; the client opens others until its patience ends."""
-    async with cuttable_proxy(address) as proxy:
+    async with CuttableProxy.running(address) as proxy:
         clients = [ServerClient(proxy.address, SPEC, timeout=_PATIENT_SECONDS) for _ in range(AT_ONCE)]
         pulls = [asyncio.create_task(_pull(client)) for client in clients]
         await asyncio.gather(*(client.describe() for client in clients))

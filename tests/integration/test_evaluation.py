@@ -19,7 +19,7 @@ from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.retry import AWAY, repeated
 from esd.worker.training.reducer import Alone
 from esd.worker.training.trainer import model_of_job
-from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.server_client import ServerClient
 from tests.support.simple_clients import job_with, samples
 
@@ -42,7 +42,7 @@ class AwayOnce:
 async def test_a_server_that_is_away_while_rows_are_read_is_waited_for() -> None:
     async with (
         parameter_server(ParameterServerSettings(metrics_port=None, grace_seconds=0)) as server,
-        cuttable_proxy(server.address) as proxy,
+        CuttableProxy.running(server.address) as proxy,
     ):
         job = job_with(parameter_servers=(proxy.address,))
         async with ServerClient(server.address, job.table) as client:

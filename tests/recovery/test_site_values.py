@@ -29,7 +29,7 @@ from esd.services.runtime.security import PLAINTEXT
 from esd.services.runtime.whole_files import make_folder
 from tests.recovery.kills import OPTIONS, Killer, dispatcher, interrupted_run, parameter_server, worker
 from tests.support import training
-from tests.support.listening_proxy import ListeningProxy, listening_proxy
+from tests.support.listening_proxy import ListeningProxy
 from tests.support.models import assert_same_model, assert_trained
 from tests.support.reference import train_reference
 from tests.support.stream_parts import merged
@@ -116,7 +116,7 @@ class Heard:
 
     async def reach_dispatcher(self, _worker: str, address: str) -> str:
         if self.dispatcher is None:
-            self.dispatcher = await self._stack.enter_async_context(listening_proxy(address))
+            self.dispatcher = await self._stack.enter_async_context(ListeningProxy.running(address))
         return self.dispatcher.address
 
     def found(self, patterns: Sequence[bytes]) -> list[int]:
@@ -157,7 +157,7 @@ async def trained_and_heard(options: RunOptions, path: Path, patterns: Sequence[
     async with AsyncExitStack() as stack:
         heard = Heard(stack)
         async with cluster_of(options, path, reach_dispatcher=heard.reach_dispatcher) as cluster:
-            heard.server = await stack.enter_async_context(listening_proxy(cluster.parameter_servers[0].address))
+            heard.server = await stack.enter_async_context(ListeningProxy.running(cluster.parameter_servers[0].address))
             assert heard.dispatcher is not None
             await driven(options, heard.dispatcher.address, heard.server.address, path)
         return heard.found(patterns)

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from tests.support.tcp_server import tcp_server
+from tests.support.tcp_proxy import TcpProxy
 
 
-class CuttableProxy:
+class CuttableProxy(TcpProxy):
     """Forwards bytes to one address until it is cut.
 
     Attributes:
-        address: `host:port` to connect to.
         cuts: how often `cut_after` has cut.
+        deserted: the ends of connections whose servers do not know that their clients have gone.
     """
 
     def __init__(self, target: str) -> None:
-        self._host, port = target.rsplit(":", 1)
-        self._port = int(port)
-        self._connections: set[asyncio.StreamWriter] = set()
+        super().__init__(target)
         self._open = True
         self._passing = asyncio.Event()
         self._passing.set()
         self._left: int | None = None  # bytes that pass before the next cut
         self._again: Callable[[], int] | None = None
-        self.address = ""
+        self.deserted: set[asyncio.StreamWriter] = set()  # to the server
         self.cuts = 0
 
     def cut(self) -> None:
         """Resets all connections; new ones are let through."""
-        for writer in self._connections:
+        for pair in self.connections.items():
+            for writer in pair:
+                writer.transport.abort()
+
+    def desert(self) -> None:
+        """Resets the clients' ends of all connections, of which the server hears nothing; new ones are let through."""
+        self.deserted.update(self.connections.values())
+        for writer in self.connections:
             writer.transport.abort()
 
     def cut_after(self, size: int | None, again: Callable[[], int] | None = None) -> None:
@@ -71,51 +76,32 @@ class CuttableProxy:
         with self.holding():
             await asyncio.sleep(seconds)
 
+    def end(self) -> None:
+        """Resets all connections, those whose clients have deserted them, too."""
+        self.refuse()
+        for writer in self.deserted:
+            writer.transport.abort()
+
     async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carries one connection."""
-        if not self._open:
+        """Carries one connection, unless they are refused now."""
+        if self._open:
+            await super().forward(reader, writer)
+        else:
             writer.transport.abort()
-            return
-        try:
-            there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
-        except OSError:  # no server listens there now
-            writer.transport.abort()
-            return
-        pair = {writer, there_writer}
-        self._connections |= pair
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._pump(reader, there_writer))
-                tasks.create_task(self._pump(there_reader, writer))
-        finally:
-            self._connections -= pair
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65536):
-                await self._passing.wait()
-                last = self._left is not None and len(data) >= self._left
-                writer.write(data[: self._left])
-                await writer.drain()
-                if last:
-                    self._left = self._again() if self._again else None
-                    self.cuts += 1
-                    self.cut()
-                elif self._left is not None:
-                    self._left -= len(data)
-        except ConnectionError:
-            pass  # cut
-        finally:
-            writer.close()
+    async def pass_on(self, data: bytes, writer: asyncio.StreamWriter) -> None:
+        """Passes bytes on as far as they come before the next cut."""
+        await self._passing.wait()
+        last = self._left is not None and len(data) >= self._left
+        await super().pass_on(data[: self._left], writer)
+        if last:
+            self._left = self._again() if self._again else None
+            self.cuts += 1
+            self.cut()
+        elif self._left is not None:
+            self._left -= len(data)
 
-
-@asynccontextmanager
-async def cuttable_proxy(target: str) -> AsyncIterator[CuttableProxy]:
-    """Runs a proxy to `target` on a free port."""
-    proxy = CuttableProxy(target)
-    async with tcp_server(proxy.forward) as port:
-        proxy.address = f"127.0.0.1:{port}"
-        try:
-            yield proxy
-        finally:
-            proxy.refuse()
+    def close(self, writer: asyncio.StreamWriter) -> None:
+        """Closes an end, unless it is the server's, whose client has deserted it without a word."""
+        if writer not in self.deserted:
+            super().close(writer)

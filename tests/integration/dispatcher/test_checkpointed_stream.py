@@ -21,7 +21,7 @@ from esd.services.domain.reports import FailureReport
 from esd.services.domain.state import JobPhase
 from testbed.free_port import free_port
 from tests.integration.dispatcher.checkpointed_job import start_job, submit
-from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.server_client import ServerClient
 from tests.support.simple_clients import (
     POLL_SECONDS,
@@ -57,7 +57,7 @@ async def test_a_stream_that_breaks_after_every_message_brings_each_once(dispatc
     others_end = asyncio.create_task(other.train())
     submission = submit(dispatcher, job, 6)
     came = []
-    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
+    async with CuttableProxy.running(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
         worker.client = flaky
         async for message in worker.watch():
             came.append(name_of(message))
@@ -97,7 +97,7 @@ async def test_so_does_that_of_the_blocking_client(dispatcher: Dispatcher, serve
         return came
 
     loop = asyncio.get_running_loop()
-    async with cuttable_proxy(dispatcher.address) as proxy:
+    async with CuttableProxy.running(dispatcher.address) as proxy:
         came = await asyncio.to_thread(program, proxy.address, lambda: loop.call_soon_threadsafe(proxy.cut))
     assert came == WHOLE_STREAM
     await others_end
@@ -108,7 +108,7 @@ async def test_what_is_not_confirmed_when_a_stream_breaks_comes_once(dispatcher:
     job, worker, other = await start_job(dispatcher, server, window=4)
     others_end = asyncio.create_task(other.train())
     submission = submit(dispatcher, job, 4)
-    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
+    async with CuttableProxy.running(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
         worker.client = flaky
         messages = worker.watch()
         came = [await after_a_cut(proxy, messages) for _ in range(6)]
@@ -185,7 +185,7 @@ async def test_another_epoch_is_told_and_begins_at_the_last_checkpoint(dispatche
         await worker.train_epoch()
     first_epoch = [plan.iteration for plan in worker.plans]
     del worker.report
-    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
+    async with CuttableProxy.running(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
         worker.client = flaky
         messages = worker.watch()
         assert [name_of(await after_a_cut(proxy, messages)) for _ in range(3)] == ["membership", "reload", 2]
@@ -210,7 +210,7 @@ async def test_an_epoch_that_begins_while_a_stream_is_broken_is_told(dispatcher:
     job, worker, other = await start_job(dispatcher, server)
     others_end = asyncio.create_task(other.train())
     submission = submit(dispatcher, job, 1)
-    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
+    async with CuttableProxy.running(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
         worker.client = flaky
         messages = worker.watch()
         membership = await anext(messages)
@@ -256,7 +256,7 @@ async def test_workers_that_all_die_while_an_epoch_begins_are_waited_for(
     """As when the power of a site fails: the parameter server is back before any worker is."""
     lease_seconds = 1.0
     dispatcher = await start_dispatcher(lease_seconds=lease_seconds)
-    async with cuttable_proxy(server) as proxy:
+    async with CuttableProxy.running(server) as proxy:
         job, *workers = await start_job(dispatcher, proxy.address)
         with proxy.holding():
             for worker in workers:

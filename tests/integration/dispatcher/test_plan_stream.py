@@ -19,7 +19,7 @@ from esd.services.runtime.channel import channel
 from esd.services.runtime.status import domain_errors
 from esd.services.wire.batches import encode_batch
 from tests.support.clock import Clock
-from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.simple_clients import JOB, Dispatcher, Worker, job_with, samples, state_when, stream
 
 
@@ -42,7 +42,7 @@ async def test_broken_stream_goes_on_where_it_broke(dispatcher: Dispatcher) -> N
     submit = submit_batches(dispatcher, 6)
     others_end = asyncio.create_task(other.train())
     kinds = []
-    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
+    async with CuttableProxy.running(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
         worker.client = flaky
         async for message in worker.watch():
             kinds.append(message.iteration if isinstance(message, IterationPlan) else type(message))
@@ -186,7 +186,7 @@ async def test_replicated_rows_that_fill_a_workers_cache_fail_the_job_before_it_
 
 async def test_cut_off_submit_leaves_the_stream_open(dispatcher: Dispatcher) -> None:
     workers = await start_job(dispatcher, window=4)
-    async with cuttable_proxy(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
+    async with CuttableProxy.running(dispatcher.address) as proxy, AsyncDispatcherClient(proxy.address) as flaky:
 
         async def half():
             yield samples(8, seed=0)

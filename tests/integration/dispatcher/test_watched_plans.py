@@ -28,7 +28,7 @@ from esd.services.runtime import metrics
 from esd.services.runtime.channel import channel
 from esd.services.wire import pieces
 from esd.services.wire.watched import JoinedPlans, encode_watched
-from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.simple_clients import Dispatcher, Worker, job_with, run_to_the_end, samples, state_when
 
 ITERATIONS = 24
@@ -129,7 +129,7 @@ async def test_every_plan_is_seen_once_across_a_recovery_and_broken_streams(
             yield samples(8, seed=seed)
 
     async with AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(cuttable_proxy(dispatcher.address))
+        proxy = await stack.enter_async_context(CuttableProxy.running(dispatcher.address))
         flaky, other = [
             await stack.enter_async_context(AsyncDispatcherClient(address))
             for address in (proxy.address, dispatcher.address)

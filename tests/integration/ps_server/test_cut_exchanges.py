@@ -13,7 +13,7 @@ from esd.ps_server.stores.memory import MemoryStore
 from esd.services.domain.errors import Unavailable
 from esd.services.domain.parcels import Parcel
 from esd.services.domain.rows import GradientBlock, RowBlock
-from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.frames import SPEC
 from tests.support.server_client import ServerClient
 
@@ -67,7 +67,7 @@ class Worker:
 
 async def test_streams_that_are_cut_at_random_bytes_end_with_the_same_table(client: Any) -> None:
     rng = np.random.default_rng(4)
-    async with cuttable_proxy(client.address) as one, cuttable_proxy(client.address) as other:
+    async with CuttableProxy.running(client.address) as one, CuttableProxy.running(client.address) as other:
         together = asyncio.Barrier(2)
         workers = [Worker(slot, proxy, rng, together) for slot, proxy in enumerate((one, other))]
         iteration = 0

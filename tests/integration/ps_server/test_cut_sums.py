@@ -16,7 +16,7 @@ from esd.services.clients.parameter_server import ParameterServerConnection
 from esd.services.clients.sums import SumClient
 from esd.services.clients.traffic import Traffic
 from esd.services.domain.errors import DeadlineExceeded
-from tests.support.cuttable_proxy import CuttableProxy, cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.frames import SPEC
 from tests.support.sums import member
 
@@ -46,7 +46,7 @@ async def deployment():
             addresses.append(server.address)
         links, clients = [], []
         for slot in range(WORKERS):
-            own = [await stack.enter_async_context(cuttable_proxy(address)) for address in addresses]
+            own = [await stack.enter_async_context(CuttableProxy.running(address)) for address in addresses]
             connections = [await stack.enter_async_context(ParameterServerConnection(each.address)) for each in own]
             client = SumClient(connections, member(slot, WORKERS, patience=PATIENCE), Traffic())
             stack.push_async_callback(client.close)

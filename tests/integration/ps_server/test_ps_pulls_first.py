@@ -13,7 +13,7 @@ from esd.services.clients.frame import Frame
 from esd.services.domain.errors import Unavailable
 from esd.services.domain.parcels import NO_ROWS, Parcel, Pulls
 from esd.services.domain.rows import GradientBlock
-from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.frames import SPEC
 from tests.support.server_client import ServerClient
 
@@ -61,7 +61,7 @@ async def test_a_push_is_sent_again_alone_when_the_connection_breaks_after_its_p
     server = await start(**any_store)
     await server.create_table()
     async with AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(cuttable_proxy(server.address))
+        proxy = await stack.enter_async_context(CuttableProxy.running(server.address))
         ahead = await stack.enter_async_context(
             ServerClient(proxy.address, SPEC, timeout=60, patience={Unavailable: 60})
         )

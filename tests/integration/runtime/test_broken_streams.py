@@ -13,7 +13,7 @@ from esd.protos import ps_pb2, ps_pb2_grpc
 from esd.services.domain.errors import InvalidArgument, Unavailable
 from esd.services.runtime.channel import channel
 from esd.services.runtime.status import Requests, domain_errors
-from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 
 
 async def chunks(pieces: int) -> AsyncIterator[ps_pb2.PutDenseRequest]:
@@ -28,7 +28,7 @@ async def test_a_reset_is_unavailable_and_never_a_cancellation_that_nobody_has_a
     """
     rng = random.Random(5)
     outcomes = set()
-    async with cuttable_proxy(toy.server.address) as proxy, channel(proxy.address) as client:
+    async with CuttableProxy.running(toy.server.address) as proxy, channel(proxy.address) as client:
         stub = ps_pb2_grpc.ParameterServerStub(client)
 
         async def push() -> str:

@@ -25,7 +25,7 @@ from esd.services.domain.parcels import Parcel
 from esd.services.domain.rows import RowBlock
 from esd.services.domain.tables import TableSpec
 from esd.services.runtime import serving_metrics as metrics
-from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.served_models import IDS, job_of_ids, request_of, served_here, write_model
 from tests.support.server_client import ServerClient
 
@@ -80,7 +80,7 @@ async def system(
         await client.push(Parcel(RowBlock(IDS, np.ones(len(IDS), np.int64), values)))
         address = server.address
         if cut is not None:
-            cut.append(await stack.enter_async_context(cuttable_proxy(address)))
+            cut.append(await stack.enter_async_context(CuttableProxy.running(address)))
             address = cut[0].address
         serving = await stack.enter_async_context(served_here(folder, fresh=address, **settings))
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(serving.address))

@@ -26,7 +26,7 @@ from esd.worker.service.inbox import Inbox
 from esd.worker.service.link import Link
 from esd.worker.service.peers import Peers
 from esd.worker.service.settings import WorkerSettings
-from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.peers import (
     CLIPPED,
     EPOCH,
@@ -201,7 +201,7 @@ async def test_streams_that_are_cut_anywhere_bring_each_row_once() -> None:
     rng = np.random.default_rng(6)
     async with (
         receiving() as (inbox, address),
-        cuttable_proxy(address) as proxy,
+        CuttableProxy.running(address) as proxy,
         sending(proxy.address, patience=60) as client,
     ):
         iteration = 0

@@ -26,7 +26,7 @@ from esd.services.runtime.channel import channel
 from esd.worker.models import MODELS
 from esd.worker.models.wdl import WideDeep
 from tests.integration.worker.small import small_job, small_stream, worker_settings
-from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.server_client import ServerClient
 
 
@@ -173,7 +173,7 @@ async def test_a_dispatcher_that_goes_away_for_longer_is_waited_for_when_the_job
     job = replace(small_job(await start_servers(1), 1, OptimizerSpec()), checkpoint_every=100)
     ((first, second),) = plans_of(job, 2)
     dispatcher, address = await serve_scripts(job, [[first]])
-    async with cuttable_proxy(address) as link:
+    async with CuttableProxy.running(address) as link:
         running = asyncio.create_task(run_worker_job(link.address, retry_timeout=0.5))
         await asyncio.wait_for(dispatcher.until(lambda: all(dispatcher.reports)), 60)
         dispatcher.scripts = [[first, second]]

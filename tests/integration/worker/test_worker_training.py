@@ -18,7 +18,7 @@ from esd.services.domain.reports import TransferCounts
 from esd.services.domain.sync import OnDemand
 from esd.services.domain.tables import ROW_KEY_BYTES, OptimizerKind, OptimizerSpec
 from tests.integration.worker.small import small_job, small_stream, stored_model
-from tests.support.cuttable_proxy import cuttable_proxy
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.reference import train_reference
 
 ITERATIONS = 20
@@ -111,7 +111,7 @@ async def test_connections_that_are_cut_at_any_byte_leave_the_model_as_it_is(
     rng = np.random.default_rng(9)
     async with AsyncExitStack() as stack:
         servers = await start_servers(2)
-        proxies = [await stack.enter_async_context(cuttable_proxy(server)) for server in servers]
+        proxies = [await stack.enter_async_context(CuttableProxy.running(server)) for server in servers]
         job = small_job([proxy.address for proxy in proxies], 2, OptimizerSpec(learning_rate=0.05), (6, 6))
         batches = small_stream(ITERATIONS)
         scripts = scripts_of(job, 26, batches)
@@ -138,7 +138,7 @@ async def test_sums_over_connections_that_are_cut_give_the_same_bits(start_serve
     for cuts in (False, True):
         async with AsyncExitStack() as stack:
             servers = await start_servers(2)
-            proxies = [await stack.enter_async_context(cuttable_proxy(server)) for server in servers]
+            proxies = [await stack.enter_async_context(CuttableProxy.running(server)) for server in servers]
             optimizer = OptimizerSpec(OptimizerKind.ADAM, learning_rate=0.05)
             job = small_job([proxy.address for proxy in proxies], 3, optimizer)
             job = replace(job, dense_sum=parse_dense_sum(way), model=ModelSpec("wdl", (16, 8), optimizer))
@@ -183,7 +183,7 @@ async def test_rows_between_workers_survive_connections_that_are_cut_at_any_byte
         await dispatcher.until(lambda: len(dispatcher.registrations) == job.workers)
         proxies = []
         for slot, registration in enumerate(dispatcher.registrations):
-            proxy = await stack.enter_async_context(cuttable_proxy(registration.address))
+            proxy = await stack.enter_async_context(CuttableProxy.running(registration.address))
             proxy.cut_after(int(rng.integers(1, 3000)), again=lambda: int(rng.integers(1, 3000)))
             proxies.append(proxy)
             async with dispatcher.changed:
