@@ -189,12 +189,15 @@ class DispatcherServicer:
         looks like one that has finished): the stream stays open, and another call may continue after the accepted samples.
         The answer to the first message gives their number; repeated samples are ignored.
 
+        A network that falls silent leaves the dispatcher with an open call of a submitter that has gone. When the same
+        submitter, by `instance`, calls again, its former call ends with UNAVAILABLE, and the new one takes its place.
+
         In a job of several submitters each call feeds one part of the stream, and numbers, positions and ends are those of
         the part. The parts are merged in turns of fixed lengths, whatever comes first: samples are accepted, and answered,
         when it is their turn. The end of a part is answered with the next samples of another part, or with the end of all.
         INVALID_ARGUMENT: the job has no such part, or has several and the call names none.
-        FAILED_PRECONDITION: samples before a batch are missing; or samples come after the stream's end; or another call is
-        submitting the same part.
+        FAILED_PRECONDITION: samples before a batch are missing; or samples come after the stream's end; or a call of another
+        submitter feeds the same part.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

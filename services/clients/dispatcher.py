@@ -213,7 +213,9 @@ class DispatcherClient:
         batch is acknowledged when the other parts have sent theirs.
 
         The next batch is read only when the last one is acknowledged, so a slow job slows the source down. If the
-        source raises or the call breaks, the stream stays open, and another call may continue it.
+        source raises or the call breaks, the stream stays open, and another call may continue it: one of this client
+        at once, one of another client when the dispatcher has noticed the break, which takes it half a minute if the
+        network falls silent.
 
         Samples with named columns (`SampleBatch.columns`, as of `esd.read`) are put into the order of the job's.
 
@@ -226,7 +228,7 @@ class DispatcherClient:
             NotFound: no job of this name is running.
             InvalidArgument: the samples' columns cannot be matched to the job's by name; or the stream has no such
                 part, or several, and none is named.
-            FailedPrecondition: the stream has ended before; another call is submitting; or the job failed, and the
+            FailedPrecondition: the stream has ended before; another call feeds it; or the job failed, and the
                 message names the cause.
         """
         return self._run(self._client.submit(job, batches, part=part))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 from weakref import WeakSet
@@ -91,6 +93,7 @@ class AsyncDispatcherClient:
             caller=caller,
         )
         self._attendances: WeakSet[AttendanceAside] = WeakSet()
+        self._submitters: dict[tuple[str, int], int] = {}  # instances by job and part, of calls that have ended
         self._address = address
         self._logged = -math.inf  # when an unreachable dispatcher was last logged
         self._timeout = timeout
@@ -180,33 +183,35 @@ class AsyncDispatcherClient:
                 f"stream_from is a {type(stream_from).__name__}, it must be a function of the first sample's number "
                 "that returns the batches from there on; `submit` takes batches themselves"
             )
-        call, opened = await repeated(lambda: self._open_submit(job, part), _OPENING_SECONDS)
-        source = decode_position(opened.source) if opened.HasField("source") else None
-        position = Taken(opened.samples, source)
-        columns = decode_columns(opened.columns) if opened.HasField("columns") else None
-        try:
-            with domain_errors():
-                async for batch in read_ahead(stream_from(position)):
-                    if not isinstance(batch, SampleBatch):
-                        raise InvalidArgument(f"the stream has a {type(batch).__name__}, expected esd.SampleBatch")
-                    arranged = batch if columns is None else batch.arranged(columns)
-                    for piece in in_messages(arranged, position, int(opened.longest_batch)):
-                        request = pb.SubmitRequest(batch=encode_batch(piece), position=position)
-                        position = Taken((await _exchange(call, request)).samples)
-                ended = await _exchange(call, pb.SubmitRequest(end=True))
-                await call.code()  # lets the call end in order
-                return int(ended.samples)
-        finally:
-            call.cancel()
-
-    async def _open_submit(self, job: str, part: int | None) -> tuple[Any, pb.SubmitResponse]:
-        """Opens a sample stream; returns the call, and the answer with the job's columns and number of samples."""
         if part is not None and part < 0:
             raise InvalidArgument(f"part is {part}, parts of a stream are numbered from 0")
+        with self._submitter(job, part or 0) as instance:
+            first = pb.SubmitRequest(job=job, part=part, instance=instance)
+            call, opened = await repeated(lambda: self._open_submit(first), _OPENING_SECONDS)
+            try:
+                with domain_errors():
+                    return await _send_stream(call, opened, stream_from)
+            finally:
+                call.cancel()
+
+    @contextmanager
+    def _submitter(self, job: str, part: int) -> Iterator[int]:
+        """Lends the instance of a submitter: its next call takes over from a call that the dispatcher still has.
+
+        Of two calls at the same time one gets another instance, and is refused.
+        """
+        instance = self._submitters.pop((job, part), 0) or secrets.randbits(64)
+        try:
+            yield instance
+        finally:
+            self._submitters[job, part] = instance
+
+    async def _open_submit(self, first: pb.SubmitRequest) -> tuple[Any, pb.SubmitResponse]:
+        """Opens a sample stream; returns the call, and the answer with the job's columns and number of samples."""
         call = self._stub.Submit()
         try:
             with domain_errors():
-                return call, await _exchange(call, pb.SubmitRequest(job=job, part=part))
+                return call, await _exchange(call, first)
         except BaseException:
             call.cancel()
             raise
@@ -279,6 +284,27 @@ class AsyncDispatcherClient:
 async def _answer(method: Any, request: Any) -> Any:
     with domain_errors():
         return await method(request)
+
+
+async def _send_stream(
+    call: Any,
+    opened: pb.SubmitResponse,
+    stream_from: Callable[[Taken], AsyncIterable[SampleBatch] | Iterable[SampleBatch]],
+) -> int:
+    """Sends a sample stream from the position of an opened call to its end; returns the number of its samples."""
+    source = decode_position(opened.source) if opened.HasField("source") else None
+    position = Taken(opened.samples, source)
+    columns = decode_columns(opened.columns) if opened.HasField("columns") else None
+    async for batch in read_ahead(stream_from(position)):
+        if not isinstance(batch, SampleBatch):
+            raise InvalidArgument(f"the stream has a {type(batch).__name__}, expected esd.SampleBatch")
+        arranged = batch if columns is None else batch.arranged(columns)
+        for piece in in_messages(arranged, position, int(opened.longest_batch)):
+            request = pb.SubmitRequest(batch=encode_batch(piece), position=position)
+            position = Taken((await _exchange(call, request)).samples)
+    ended = await _exchange(call, pb.SubmitRequest(end=True))
+    await call.code()  # lets the call end in order
+    return int(ended.samples)
 
 
 async def _exchange(call: Any, request: pb.SubmitRequest) -> pb.SubmitResponse:

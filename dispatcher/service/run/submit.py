@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints
@@ -26,16 +26,29 @@ class PartFeed:
     """The calls that feed one part of the stream.
 
     Attributes:
-        fed: whether a Submit call feeds the part.
+        call: the deadline of the Submit call that feeds the part, unset until a later call takes its place; None: there
+            is no call.
+        instance: of the submitter whose call it is; 0: the submitter has none.
         ended: whether a call has ended the part, all samples of which are accepted.
         waiting_bytes: of the samples that wait for their turn, or for room: one message at most.
         seen: when the last call ended, on the monotonic clock.
     """
 
-    fed: bool = False
+    call: asyncio.Timeout | None = None
+    instance: int = 0
     ended: bool = False
     waiting_bytes: int = 0
     seen: float = field(default_factory=time.monotonic)
+
+    @property
+    def fed(self) -> bool:
+        """Whether a Submit call feeds the part."""
+        return self.call is not None
+
+    def end_call(self) -> None:
+        """Ends the call wherever it waits, as a deadline would."""
+        if self.call is not None and self.call.when() is None:
+            self.call.reschedule(asyncio.get_running_loop().time())
 
 
 class Submission:
@@ -85,32 +98,48 @@ class Submission:
         if closed:
             self._samples.close()
 
-    @contextmanager
-    def submitter(self, part: int | None = None) -> Iterator[int]:
-        """Reserves a part of the stream for one caller: batches of two callers would have no defined order.
+    @asynccontextmanager
+    async def submitter(self, part: int | None = None, instance: int = 0) -> AsyncIterator[int]:
+        """Reserves a part of the stream for one call: batches of two calls would have no defined order.
+
+        A later call of the same submitter takes the place of its former one, which ends before: a network that falls
+        silent leaves the former call open, and the submitter comes again.
 
         Args:
             part: the part that the caller names; None: the only one.
+            instance: of the submitter; 0: it has none.
 
         Yields:
             The number of the part.
 
         Raises:
             InvalidArgument: there is no such part, or there are several and the caller names none.
-            FailedPrecondition: another caller holds the part, or the job failed.
-            Unavailable: the dispatcher is stopping.
+            FailedPrecondition: a call of another submitter holds the part, or the job failed.
+            Unavailable: a later call of the submitter takes the place of this one; or the dispatcher is stopping.
         """
         self._lifecycle.raise_if_failed()
         number = self._number_of(part)
         feed = self.feeds[number]
-        if feed.fed:
-            raise FailedPrecondition(f"another Submit call feeds {self._named(number)}, whose samples have one order")
-        feed.fed = True
+        while (former := feed.call) is not None:
+            if not instance or instance != feed.instance:
+                raise FailedPrecondition(
+                    f"another Submit call feeds {self._named(number)}, whose samples have one order"
+                )
+            feed.end_call()
+            await self._lifecycle.wait_until(lambda: feed.call is not former)
+        feed.call = call = asyncio.timeout(None)
+        feed.instance = instance
         try:
-            yield number
+            async with call:
+                yield number
+        except TimeoutError:
+            if not call.expired():
+                raise
+            raise Unavailable(f"a later call of the same submitter feeds {self._named(number)}") from None
         finally:
-            feed.fed = False
+            feed.call = None
             feed.seen = time.monotonic()
+            self._lifecycle.notify(workers=False)
 
     def seen(self) -> None:
         """Records a call of the driver, such as a request for the job's state. Of several drivers it may be any."""

@@ -100,23 +100,24 @@ async def test_a_call_that_is_cut_off_gives_its_later_samples_back(stream: Strea
 async def test_parts_that_are_not_there_or_fed_twice_are_refused(stream: Stream, make_job: Any) -> None:
     submission = stream.submission
     with pytest.raises(InvalidArgument, match=r"test has 2 parts \(submitters\), and the call names none: give part"):
-        submission.submitter().__enter__()
+        await submission.submitter().__aenter__()
     with pytest.raises(InvalidArgument, match=r"part is 2 \(--part\), and the stream of job test has 2 parts .*0 to 1"):
-        submission.submitter(2).__enter__()
-    with submission.submitter(1) as part, submission.submitter(0):
+        await submission.submitter(2).__aenter__()
+    async with submission.submitter(1) as part, submission.submitter(0):
         assert part == 1
         with pytest.raises(FailedPrecondition, match="another Submit call feeds part 1 of job test"):
-            submission.submitter(1).__enter__()
+            await submission.submitter(1).__aenter__()
     alone = Stream(make_job(fields=1)).submission
     with pytest.raises(InvalidArgument, match=r"part is 1 \(--part\), and the stream of job test has one part, number"):
-        alone.submitter(1).__enter__()
-    with alone.submitter(0), pytest.raises(FailedPrecondition, match="another Submit call feeds job test"):
-        alone.submitter().__enter__()
+        await alone.submitter(1).__aenter__()
+    async with alone.submitter(0):
+        with pytest.raises(FailedPrecondition, match="another Submit call feeds job test"):
+            await alone.submitter().__aenter__()
 
 
 async def test_the_part_that_holds_the_others_up_is_known(stream: Stream) -> None:
     submission = stream.submission
-    with submission.submitter(0), submission.submitter(1):
+    async with submission.submitter(0), submission.submitter(1):
         assert [submission.awaited(part) for part in (0, 1)] == [0.0, 0.0]  # nobody has samples: the stream pauses
         early = asyncio.create_task(submission.take_in(message(100, 1), part=1))
         await settled()
