@@ -15,6 +15,8 @@ from esd.protos import dispatcher_pb2 as pb
 from esd.protos import dispatcher_pb2_grpc
 from esd.run.driver import drive
 from esd.run.events import Event, Retrying
+from esd.run.options import RunOptions
+from esd.run.submitting import submit_part
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
 from esd.services.clients.read_ahead import BATCHES_AHEAD
 from esd.services.domain.batches import SampleBatch
@@ -24,7 +26,7 @@ from esd.services.runtime.channel import channel
 from esd.services.wire.batches import encode_batch
 from tests.integration.dispatcher.test_submitters import LENGTHS, cut_up, expected, part_of, trained_by
 from tests.support.cuttable_proxy import CuttableProxy
-from tests.support.simple_clients import JOB, Dispatcher, job_with, samples
+from tests.support.simple_clients import JOB, Dispatcher, job_with, samples, state_when
 
 SECONDS = 60.0  # the longest wait
 
@@ -101,6 +103,37 @@ async def test_a_driver_whose_network_falls_silent_goes_on(dispatcher: Dispatche
         final, *_ = await asyncio.gather(driving, *(worker.train() for worker in workers))
     assert (final.samples_submitted, [len(worker.plans) for worker in workers]) == (160, [20, 20])
     assert any(isinstance(event, Retrying) for event in events)
+
+
+async def test_a_submitted_part_goes_on_while_its_former_call_waits_for_its_turn(dispatcher: Dispatcher) -> None:
+    part = RunOptions(data="synthetic:zipf?samples=40&fields=3")
+    job = job_with(submitters=2, features=part.open(8).features, dense_features=0)
+    await dispatcher.client.create_job(job)
+    workers = [dispatcher.worker(f"edge-{slot}") for slot in range(job.workers)]
+    other, deserted = samples(40, job=job), asyncio.Event()
+    events: list[Event] = []
+
+    async def withheld() -> AsyncIterator[SampleBatch]:
+        yield other[:8]
+        await deserted.wait()
+        yield other[8:]
+
+    async with (
+        CuttableProxy.running(dispatcher.address) as proxy,
+        AsyncDispatcherClient(proxy.address) as client,
+        asyncio.timeout(SECONDS),
+        asyncio.TaskGroup() as tasks,
+    ):
+        for worker in workers:
+            tasks.create_task(worker.train())
+        tasks.create_task(dispatcher.client.submit(job.name, withheld(), part=0))
+        submitted = tasks.create_task(submit_part(client, part, 1, events.append))
+        await state_when(dispatcher.client, lambda state: state.samples_submitted == 16)
+        proxy.desert()
+        deserted.set()
+        assert (await submitted)[1] == 40
+    assert [len(worker.plans) for worker in workers] == [10, 10]
+    assert sum(isinstance(event, Retrying) for event in events) == 1
 
 
 async def test_another_client_is_refused_while_the_deserted_call_is_open(dispatcher: Dispatcher) -> None:
