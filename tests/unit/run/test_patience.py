@@ -29,6 +29,18 @@ async def test_a_service_that_is_away_is_reported_once_and_called_again() -> Non
     assert events == [Retrying("ps-0 is away", patience.PATIENCE_SECONDS)]
 
 
+async def test_a_service_that_has_answered_meanwhile_is_reported_again() -> None:
+    events: list[Event] = []
+    service, waiting = Service(Unavailable("ps-0 is away"), Unavailable("ps-0 is away again")), Patience(events.append)
+
+    async def call() -> str:
+        waiting.begin_anew()
+        return await service.call()
+
+    assert await waiting.until_done(call) == "done"
+    assert [str(event).partition(";")[0] for event in events] == ["ps-0 is away", "ps-0 is away again"]
+
+
 async def test_another_error_is_final() -> None:
     events: list[Event] = []
     with pytest.raises(FailedPrecondition, match="no model"):
