@@ -79,8 +79,7 @@ class Comparison:
             self._target = lines[-1].figures["auc"] - _TOLERANCE
             alone = self._tell("", ALONE, lines)
             chosen = {name: TOPOLOGIES[name] for name in self._options.topologies}
-            links = {name: each.links for name, each in chosen.items()}
-            found = plans(self._data, self._options.batch, links, MACHINES, shares)
+            found = plans(self._data, self._options.batch, chosen, MACHINES, shares)
             for name, topology in chosen.items():
                 print(json.dumps({"data": self._data, "topology": name, "plan": asdict(found[name])}), flush=True)
                 bound = Bound(self._options.patience * alone, self._target, self._options.iterations)

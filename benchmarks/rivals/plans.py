@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.quality.dense import OPTIONS
+from benchmarks.rivals.topologies import Topology
 from benchmarks.services_on_machines import ESD
 from testbed.processor_shares import ProcessorShare
 
@@ -39,34 +40,37 @@ class Plan:
 
 
 def plans(
-    data: str, batch: int, links: Mapping[str, str], workers: int, shares: Sequence[ProcessorShare]
+    data: str, batch: int, topologies: Mapping[str, Topology], workers: int, shares: Sequence[ProcessorShare]
 ) -> dict[str, Plan]:
     """Plans several topologies at once, each in a share of a processor.
 
     Args:
         data: the data set.
         batch: samples of an iteration, of all machines.
-        links: of each topology, by its name.
+        topologies: by their names.
         workers: machines of each.
         shares: as many as there are topologies.
     """
 
     def best(name: str, share: ProcessorShare) -> tuple[str, Plan]:
-        return name, min((_plan(data, batch, links[name], workers, dense, share) for dense in _DENSE), key=_seconds)
+        return name, min(
+            (_plan(data, batch, topologies[name], workers, dense, share) for dense in _DENSE), key=_seconds
+        )
 
-    with ThreadPoolExecutor(len(links)) as threads:
-        return dict(threads.map(best, links, shares))
+    with ThreadPoolExecutor(len(topologies)) as threads:
+        return dict(threads.map(best, topologies, shares))
 
 
 def _seconds(plan: Plan) -> float:
     return plan.seconds
 
 
-def _plan(data: str, batch: int, links: str, workers: int, dense: str, share: ProcessorShare) -> Plan:
+def _plan(data: str, batch: int, topology: Topology, workers: int, dense: str, share: ProcessorShare) -> Plan:
     job = ("--data", data, "--model", OPTIONS.model, "--dim", str(OPTIONS.dim), "--hidden", OPTIONS.hidden)
-    sizes = ("--workers", str(workers), "--links", links, "--batch", str(batch // workers), "--dense", dense)
+    sizes = ("--workers", str(workers), "--batch", str(batch // workers), "--dense", dense)
+    network = ("--links", topology.links, "--round-trip", str(topology.round_trip))
     profile = ("--samples", _PROFILED, "--count", _PROFILED, "--memory", _MEMORY)
-    command = [ESD, "plan", *job, *sizes, *profile, "--checkpoint-every", "0", "--json"]
+    command = [ESD, "plan", *job, *sizes, *network, *profile, "--checkpoint-every", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
         share.hold(process.pid)
         try:

@@ -85,7 +85,7 @@ class Advice:
 
     @property
     def round_trips(self) -> int:
-        """Round trips that an iteration takes at least, which the times leave out."""
+        """Round trips that an iteration takes at least."""
         return parse_dense_sum(self.chosen.dense_sum).iteration_round_trips(self.chosen.workers)
 
     def as_json(self) -> dict[str, Any]:

@@ -38,6 +38,7 @@ def advise(
     device: str = "cpu",
     threads: int = 1,
     count: str | None = None,
+    round_trip: float = 0.0,
     services: Services = LOCAL,
     listener: StepListener = ignore,
 ) -> Advice:
@@ -51,6 +52,7 @@ def advise(
         device: where workers train: `cpu`, `auto`, `cuda` or `cuda:N`.
         threads: of a worker's CPU kernels.
         count: samples whose rows are counted, or `all`; None: as `count_rows` has it.
+        round_trip: milliseconds from a worker to the services and back.
         services: how the services will be started.
         listener: gets a line before each step.
 
@@ -79,7 +81,7 @@ def advise(
     listener("messages of a worker, in a short run")
     short = replace(chosen, batch=chosen.batch or batches[0])
     messages = measure_messages(short, profile, footprint, available, here)
-    footprint = replace(footprint, message_seconds=messages)
+    footprint = replace(footprint, message_seconds=messages, round_trip_seconds=round_trip / 1000)
     search = size_search(chosen, profile, footprint, available, listener)
     best = search.run(batches)
     policies = {chosen.policy: best}

@@ -209,11 +209,15 @@ def _plans(alone: RunOptions, profile: Profile) -> list[IterationPlan]:
 
 
 def dense_seconds(chosen: RunOptions, footprint: Footprint) -> float:
-    """Returns the seconds in which the slowest link, or the workers' own network, carries an iteration's dense sum."""
+    """Returns the seconds of an iteration's dense sum: of its bytes over the slowest link, or the workers' own network.
+
+    With the round trips of the iteration, which its rows and the sum share.
+    """
     way = parse_dense_sum(chosen.dense_sum)
     floats = way.dense_floats(footprint.dense_shapes, OptimizerSpec(chosen.optimizer).moments)
     exchanged = way.sent_bytes(floats, chosen.workers)
-    return exchanged / _bandwidth_of_sums(chosen)
+    waits = way.iteration_round_trips(chosen.workers) * footprint.round_trip_seconds
+    return exchanged / _bandwidth_of_sums(chosen) + waits
 
 
 def _bandwidth_of_sums(chosen: RunOptions) -> float:

@@ -38,6 +38,9 @@ Count = Annotated[
         show_default="all, or 1,000,000 of data without an end",
     ),
 ]
+RoundTrip = Annotated[
+    float, typer.Option(min=0, help="Milliseconds that a message from a worker to the services and its answer take.")
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="Where workers train: cpu, auto, cuda or cuda:N.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads of a worker's CPU kernels.")]
 Plot = Annotated[Path | None, typer.Option(help="Also draw the simulated curve to this file (needs matplotlib).")]
@@ -52,6 +55,7 @@ def command(
     device: DeviceOption = "cpu",
     threads: Threads = 1,
     count: Count = None,
+    round_trip: RoundTrip = 0.0,
     store: Store = "memory",
     shards: Shards = 1,
     checkpoint_dir: CheckpointDir = None,
@@ -73,6 +77,7 @@ def command(
         device=device,
         threads=threads,
         count=count,
+        round_trip=round_trip,
         services=Services(store, shards, checkpoint_dir, None if shadows is None else split_mechanisms(shadows)),
         listener=lambda step: messages.print(step, style="dim", highlight=False),
     )

@@ -142,7 +142,8 @@ def _recommended(advice: Advice) -> Table:
     table.add_row("way to synchronise (µs by way)", f"{advice.chosen.sync} ({_by_name(advice.ways)})")
     if Proactive.name in advice.ways:
         table.add_row("proactive, measured live", "waits longer than on-demand")
-    table.add_row("round trips of an iteration, at least, beside these times", f"{advice.round_trips}")
+    counted = f"of {1e3 * footprint.round_trip_seconds:g} ms" if footprint.round_trip_seconds else "beside these times"
+    table.add_row(f"round trips of an iteration, at least, {counted}", f"{advice.round_trips}")
     table.add_row("by the equations, random dispatch, µs", f"{1e6 * advice.predicted_seconds:,.1f}")
     return table
 

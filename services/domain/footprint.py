@@ -93,6 +93,7 @@ class Footprint:
         dense_shapes: shapes of the dense parameters, whose gradients the workers sum in every iteration.
         slowness: seconds that a second of the processor takes where the others were measured: 4 with a quarter of it.
         message_seconds: time of an iteration that a worker's processor takes beside the model's computation.
+        round_trip_seconds: for a message from a worker to the services and its answer; 0: next to nothing.
     """
 
     fixed_bytes: float
@@ -103,6 +104,7 @@ class Footprint:
     dense_shapes: tuple[tuple[int, ...], ...]
     slowness: float = 1.0
     message_seconds: float = 0.0
+    round_trip_seconds: float = 0.0
 
     @property
     def dense_bytes(self) -> int:

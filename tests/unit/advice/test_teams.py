@@ -19,10 +19,10 @@ MEMORY = 1e9
 
 
 def compared(
-    chosen: RunOptions, shapes: tuple[tuple[int, ...], ...], sample: float = 1e-6, messages: float = 0.0
+    chosen: RunOptions, shapes: tuple[tuple[int, ...], ...], sample: float = 1e-6, **footprint_has: float
 ) -> Teams:
     profile = Profile.of(chosen, 6000)
-    footprint = Footprint(1e6, 100, 1e3, 1e-4, sample, shapes, message_seconds=messages)
+    footprint = Footprint(1e6, 100, 1e3, 1e-4, sample, shapes, **footprint_has)
     trial = simulated(chosen, profile, footprint, chosen.batch, chosen.cache_rows)
     return compare_teams(chosen, profile, footprint, trial, MEMORY)
 
@@ -57,11 +57,25 @@ def test_a_machine_with_all_rows_takes_its_computation_alone() -> None:
 
 def test_messages_take_the_processors_of_teams_and_not_of_one_machine_with_all_rows() -> None:
     chosen = replace(RUN, links="100m")
-    quick, slow = compared(chosen, SMALL, sample=1e-3), compared(chosen, SMALL, sample=1e-3, messages=0.09)
+    quick, slow = compared(chosen, SMALL, sample=1e-3), compared(chosen, SMALL, sample=1e-3, message_seconds=0.09)
     assert (quick.pays, slow.pays) == (True, False)
     assert slow.alone_seconds == quick.alone_seconds
     for before, after in zip(quick.all, slow.all, strict=True):
         assert after.seconds["server"] == pytest.approx(before.seconds["server"] + 0.09 / 96)
+
+
+def test_round_trips_are_those_of_the_way_to_sum_and_decide_whether_a_team_pays() -> None:
+    chosen = replace(RUN, links="1g")
+    near, far = compared(chosen, SMALL, sample=1e-3), compared(chosen, SMALL, sample=1e-3, round_trip_seconds=0.1)
+    assert (near.pays, far.pays) == (True, False)
+    added = {way: 96 * (far.all[0].seconds[way] - near.all[0].seconds[way]) for way in far.all[0].seconds}
+    assert added == pytest.approx({"all-reduce": 1.2, "server": 0.1, "low-rank:8": 0.2, "low-rank:4": 0.2})
+    alone = [
+        96 * (after.seconds["server"] - before.seconds["server"])
+        for before, after in zip(near.all, far.all, strict=True)
+    ]
+    assert alone == pytest.approx([0.1, 0.1]), "one machine waits for rows alone"
+    assert far.best.dense_sum == "server"
 
 
 def test_all_machines_stay_where_computation_takes_longest() -> None:
