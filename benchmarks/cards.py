@@ -68,7 +68,8 @@ def measure(options: argparse.Namespace, dense: str, held_by: str, logs: Path) -
     cable = Cable(options.round_trip / 1000, options.lose_one_in, options.congestion)
     cards = speeds if held_by == KERNEL else [_FASTEST] * len(speeds)
     links = [WorkerLink(speed, options.cache_rows, shaped=held_by == WORKERS) for speed in speeds]
-    with machines(cards, cable) as (hub, workers), services(hub, workers, links, logs, lanes=options.lanes):
+    chosen = {"lanes": options.lanes, "congestion": options.own_congestion}
+    with machines(cards, cable) as (hub, workers), services(hub, workers, links, logs, **chosen):
         before = [machine.carried(hub) for machine in workers]
         result = _train(hub, options, dense)
         after = [machine.carried(hub) for machine in workers]
@@ -115,6 +116,7 @@ def main() -> None:
     parser.add_argument("--lose-one-in", type=int, default=0, help="frames of which one is lost; 0: none")
     parser.add_argument("--congestion", default="", help="congestion control of TCP; default: the kernel's")
     parser.add_argument("--lanes", type=int, default=0, help="connections that carry each one of a worker; 0: itself")
+    parser.add_argument("--own-congestion", default="", help="of the services' connections alone, which they choose")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--dense", nargs="+", default=["all-reduce", "server", "low-rank:8"])
     parser.add_argument("--held-by", nargs="+", choices=[KERNEL, WORKERS], default=[KERNEL])

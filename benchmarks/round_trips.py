@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--congestion", default="", help="congestion control of TCP; default: the kernel's")
     parser.add_argument("--lanes", type=int, default=0, help="connections that carry each one of a worker; 0: itself")
     parser.add_argument("--dense", default="server", help="way of ESD to sum dense gradients")
+    parser.add_argument("--own-congestion", default="", help="of ESD's connections alone, which its services choose")
     parser.add_argument("--hidden", nargs="+", default=["16", "256,128"])
     parser.add_argument("--iterations", type=int, default=60)
     parser.add_argument("--turns", type=int, default=1)
@@ -109,6 +110,7 @@ def main() -> None:
                 congestion=options.congestion,
                 lanes=options.lanes,
                 dense=options.dense,
+                own_congestion=options.own_congestion,
                 hidden=hidden,
                 iterations=options.iterations,
                 workers=4,

@@ -50,6 +50,7 @@ def services(
     logs: Path,
     decisions: Path | None = None,
     lanes: int = 0,
+    congestion: str = "",
 ) -> Iterator[list[subprocess.Popen[str]]]:
     """Runs a parameter server and a dispatcher at the switch, and the workers.
 
@@ -60,6 +61,7 @@ def services(
         logs: folder of the services' logs.
         decisions: file of the dispatcher's decision log; None: it keeps none.
         lanes: connections over which each one of a worker is carried; 0: it is not.
+        congestion: the congestion control of the services' own connections; empty: the machines'.
 
     Yields:
         The processes of parameter server, dispatcher and workers in order, when all are ready.
@@ -67,13 +69,14 @@ def services(
     Raises:
         RuntimeError: one has not started; the message has its log.
     """
+    chosen = ("--congestion", congestion) if congestion else ()
     with ExitStack() as stack:
         started: dict[str, subprocess.Popen[str]] = {}
 
         def serve(machine: Machine, name: str, *arguments: str) -> None:
             log = stack.enter_context((logs / f"{name}.log").open("w"))
             proxy = (f"grpc_proxy=http://{_PROXY}",) if lanes and machine is not hub else ()
-            command = machine.command("env", *proxy, ESD, "serve", *arguments, "--metrics-port", "none")
+            command = machine.command("env", *proxy, ESD, "serve", *arguments, "--metrics-port", "none", *chosen)
             started[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - ours
             stack.callback(_end, started[name])
 

@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.runtime.call_limits import CallLimits
 from esd.services.runtime.channel import KEEPALIVE_OPTIONS, KEEPALIVE_SECONDS
+from esd.services.runtime.congestion import congestion_control
 from esd.services.runtime.guard import Guard
 from esd.services.runtime.health import Health
 from esd.services.runtime.http import serve_http
@@ -86,7 +87,10 @@ async def serve(name: str, services: Sequence[Service], settings: ServerSettings
     address = _listen(grpc_server, settings, credentials)
     pages = {"/metrics": metrics_page(settings)}
     variable = settings.variable("metrics_port")
-    async with serve_http("metrics", settings.listen, settings.metrics_port, variable, pages) as metrics_address:
+    async with (
+        congestion_control(settings.congestion),
+        serve_http("metrics", settings.listen, settings.metrics_port, variable, pages) as metrics_address,
+    ):
         server = Server(address, metrics_address, guard, limits, server_health)
         await server.set_serving(False)
         await grpc_server.start()

@@ -21,6 +21,7 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.congestion import check_congestion
 from esd.services.runtime.documents import read_toml, suggestion
 from esd.services.runtime.logs import LogLevel
 from esd.services.runtime.quantities import Size
@@ -94,6 +95,7 @@ Address = Annotated[str, AfterValidator(_address)]
 PortOrOff = Annotated[Annotated[int, Field(ge=0, lt=2**16)] | None, BeforeValidator(_port_or_off)]
 ReadableFile = Annotated[Path, AfterValidator(_readable)]
 ListedClients = Annotated[str, AfterValidator(_roles_by_name)]
+Congestion = Annotated[str, AfterValidator(check_congestion)]
 
 
 class Settings(BaseSettings):
@@ -228,6 +230,11 @@ class ServerSettings(PeerSettings):
         ge=2**16,
         lt=2**31,
         description="bytes of a call that a client may send before they are read",
+    )
+    congestion: Congestion = Field(
+        "",
+        description="congestion control of all TCP connections of this process, such as reno or cubic; empty: the "
+        "kernel's default",
     )
     max_concurrent_rpcs: int = Field(
         1024,

@@ -72,6 +72,17 @@ def test_all_mistakes_are_reported_at_once_with_their_names(config: Path, monkey
     ]
 
 
+def test_an_algorithm_that_the_kernel_does_not_allow_is_refused_with_the_allowed_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
+    monkeypatch.setenv("ESD_PS_CONGESTION", "fast")
+    with pytest.raises(SettingsError, match=f"ESD_PS_CONGESTION=fast: this kernel allows {', '.join(allowed)}; "):
+        load(PsSettings)
+    monkeypatch.setenv("ESD_PS_CONGESTION", allowed[0])
+    assert load(PsSettings).congestion == allowed[0]
+
+
 def test_a_missing_value_is_named() -> None:
     with pytest.raises(SettingsError, match="ESD_WORKER_DISPATCHER must be set"):
         load(NeedySettings)
