@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-_FILES = "/proc/self/fd"
+_FILES = Path("/proc/self/fd")
 _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 _PAUSE_SECONDS = 1.0
 
@@ -64,12 +64,12 @@ async def _follow(algorithm: str, known: Set[str]) -> None:
 def _set_on_sockets(algorithm: str, known: Set[str]) -> Set[str]:
     """Sets the algorithm of all sockets but the known ones, and returns the names of those that need no more visits."""
     settled = set()
-    for number in os.listdir(_FILES):
+    for file in _FILES.iterdir():
         with suppress(OSError):  # another thread has closed the file, and the next round sees what took its number
-            name = os.readlink(f"{_FILES}/{number}")
+            name = str(file.readlink())
             if name.startswith("socket:"):
                 if name not in known:
-                    _set_on(int(number), algorithm)
+                    _set_on(int(file.name), algorithm)
                 settled.add(name)
     return settled
 

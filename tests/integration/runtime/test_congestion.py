@@ -26,11 +26,10 @@ def another() -> str:
 
 def sockets(port: int) -> Iterator[socket.socket]:
     """The TCP sockets of this process that listen at a port, or are an end of a connection to it."""
-    files = Path("/proc/self/fd")
-    for number in os.listdir(files):
+    for file in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # it is closed meanwhile, or has no peer
-            if os.readlink(files / number).startswith("socket:"):
-                with socket.socket(fileno=os.dup(int(number))) as found:
+            if str(file.readlink()).startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(file.name))) as found:
                     if found.family not in (socket.AF_INET, socket.AF_INET6) or found.type != socket.SOCK_STREAM:
                         continue
                     peer = None if listens(found) else found.getpeername()[1]

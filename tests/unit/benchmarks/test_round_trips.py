@@ -58,7 +58,7 @@ def test_a_pair_has_the_speeds_of_both_over_the_same_cables(tmp_path: Path):
         congestion="",
         lanes=0,
         dense="server",
-        own_congestion="",
+        own_congestion="reno",
         mechanism="joint",
         data="flights",
         dim=16,
