@@ -42,7 +42,7 @@ def listens(found: socket.socket) -> bool:
 
 
 def algorithms(port: int) -> list[str]:
-    """The algorithms of these sockets, the one of the socket that listens first."""
+    """The algorithms of these sockets; the listening one comes first."""
     found = sorted((not listens(each), algorithm_of(each)) for each in sockets(port))
     return [algorithm for _, algorithm in found]
 
