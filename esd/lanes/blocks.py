@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 MOST_GROUP_BYTES = 1 << 18
 _LEAST_BLOCK = 1200  # bytes; about what one packet carries, so that a short message needs few packets
+_UPKEEP = 512  # bytes that a block which waits takes beside its content, at most
 
 
 class MalformedBlock(ValueError):
@@ -29,6 +30,8 @@ class Head:
         blocks: k, number of blocks with data.
         size: bytes of each of them but the last, and of the parity.
         last: bytes of the last one.
+
+    A head without blocks, `END`, follows the last block of each lane: a lane that ends before has broken.
     """
 
     group: int
@@ -48,6 +51,8 @@ class Head:
             MalformedBlock: no group over so many lanes has such a block.
         """
         head = cls(*cls._LAYOUT.unpack(data))
+        if head == END:
+            return head
         if not (0 < head.blocks < lanes and head.index <= head.blocks and 0 < head.last <= head.size):
             raise MalformedBlock(f"a block has the head {head}")
         longest = max(head.size, head.size * (head.blocks - 1) + head.last)
@@ -63,6 +68,9 @@ class Head:
     def length(self) -> int:
         """Bytes of the block."""
         return self.last if self.index == self.blocks - 1 else self.size
+
+
+END = Head(0, 0, 0, 0, 0)
 
 
 def blocks_of(group: int, data: bytes, lanes: int) -> list[tuple[Head, bytes]]:
@@ -93,12 +101,25 @@ def _exclusive_or(contents: Sequence[bytes], size: int) -> bytes:
     return together.tobytes()
 
 
+@dataclass(slots=True)
+class _Group:
+    """The blocks of a group that have come.
+
+    Attributes:
+        shape: number of blocks with data, bytes of each, and of the last one.
+        blocks: by index.
+    """
+
+    shape: tuple[int, int, int]
+    blocks: dict[int, bytes] = field(default_factory=dict)
+
+
 class Assembly:
     """Blocks of one direction, which become its bytes again.
 
     Attributes:
         group: the next one, whose bytes are missing.
-        held: bytes that wait for the bytes before them, or for the other blocks of their group.
+        held: bytes of memory that wait for the bytes before them, or for the other blocks of their group.
         restored: number of blocks that a parity has made up for.
     """
 
@@ -106,28 +127,31 @@ class Assembly:
         self.group = 0
         self.held = 0
         self.restored = 0
-        self._blocks: dict[int, dict[int, bytes]] = {}  # by group and index
+        self._incomplete: dict[int, _Group] = {}  # by group
         self._whole: dict[int, bytes] = {}  # by group
 
     def add(self, head: Head, content: bytes) -> bytes:
         """Takes a block, and returns the bytes that follow by it; none if bytes before them are missing.
 
         Raises:
-            MalformedBlock: its group has the block already.
+            MalformedBlock: its group has the block already, or is of other blocks.
         """
         if head.group < self.group or head.group in self._whole:
             return b""  # the group is whole without it
-        blocks = self._blocks.setdefault(head.group, {})
-        if head.index in blocks:
+        shape = (head.blocks, head.size, head.last)
+        group = self._incomplete.setdefault(head.group, _Group(shape))
+        if group.shape != shape:
+            raise MalformedBlock(f"group {head.group} has blocks of {group.shape} and of {shape}")
+        if head.index in group.blocks:
             raise MalformedBlock(f"group {head.group} has its block {head.index} twice")
-        blocks[head.index] = content
-        self.held += len(content)
-        if len(blocks) < head.blocks:
+        group.blocks[head.index] = content
+        self.held += len(content) + _UPKEEP
+        if len(group.blocks) < head.blocks:
             return b""
-        del self._blocks[head.group]
-        self.held -= sum(map(len, blocks.values()))
-        self._whole[head.group] = self._joined(blocks, head)
-        self.held += len(self._whole[head.group])
+        del self._incomplete[head.group]
+        self.held -= sum(len(block) + _UPKEEP for block in group.blocks.values())
+        self._whole[head.group] = self._joined(group.blocks, head)
+        self.held += len(self._whole[head.group]) + _UPKEEP
         return self._following()
 
     def _joined(self, blocks: dict[int, bytes], head: Head) -> bytes:
@@ -143,7 +167,6 @@ class Assembly:
         following = []
         while self.group in self._whole:
             following.append(self._whole.pop(self.group))
+            self.held -= len(following[-1]) + _UPKEEP
             self.group += 1
-        data = b"".join(following)
-        self.held -= len(data)
-        return data
+        return b"".join(following)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from esd.lanes.blocks import MOST_GROUP_BYTES, Assembly, Head, MalformedBlock, blocks_of
+from esd.lanes.blocks import END, MOST_GROUP_BYTES, Assembly, Head, MalformedBlock, blocks_of
 from esd.services.runtime import lane_metrics as metrics
 
 _LANE_BYTES = 1 << 18  # that one lane may be behind the others: its next blocks are left to the parity
 _MOST_HELD = 4 << 20  # bytes of a direction that wait for a block, before lanes that are ahead are no longer read
 _FAREWELL_SECONDS = 30.0  # for one direction to end after the other
 _UNHEARD_MS = 30_000  # for which what was sent may stay without acknowledgement, as long as gRPC's keepalive
+_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER of a close that resets the connection
 
 BROKEN = (OSError, EOFError, asyncio.LimitOverrunError, MalformedBlock)  # errors of a connection that has ended early
 
@@ -51,8 +53,10 @@ class Stream:
             await self.abort()
 
     async def abort(self) -> None:
-        """Closes it at once."""
-        self.writer.transport.abort()
+        """Closes it at once. Its peer learns that bytes may be missing, which a mere end would not tell."""
+        with suppress(OSError):
+            self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            self.writer.transport.abort()
         with suppress(OSError):
             await self.writer.wait_closed()
 
@@ -97,6 +101,7 @@ class Carrier:
             group += 1
             await self._room()
         for lane in self._lanes:
+            lane.writer.write(END.encode())
             lane.writer.write_eof()
 
     def _put(self, lane: asyncio.StreamWriter, head: Head, content: bytes) -> None:
@@ -125,8 +130,7 @@ class Carrier:
 
     async def _take(self, lane: asyncio.StreamReader) -> None:
         """Takes the blocks of one lane, and waits where it is far ahead of the others."""
-        while data := await _whole(lane, Head.BYTES):
-            head = Head.decode(data, len(self._lanes))
+        while (head := Head.decode(await lane.readexactly(Head.BYTES), len(self._lanes))) != END:
             while head.group > self._assembly.group and self._assembly.held > _MOST_HELD:
                 self._advanced.clear()
                 await self._advanced.wait()
@@ -166,17 +170,3 @@ async def _end_together(parts: Sequence[Coroutine[Any, Any, None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _whole(reader: asyncio.StreamReader, size: int) -> bytes:
-    """Reads so many bytes; none at the end.
-
-    Raises:
-        EOFError: the stream ends in the middle.
-    """
-    try:
-        return await reader.readexactly(size)
-    except asyncio.IncompleteReadError as end:
-        if end.partial:
-            raise
-        return b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -51,6 +52,34 @@ def test_a_block_that_comes_twice_before_its_group_is_whole_is_refused():
     blocks = blocks_of(0, bytes(9000), 16)
     with pytest.raises(MalformedBlock, match="block 1 twice"):
         assembled([blocks[0], blocks[1], blocks[1]])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Head(0, 1, 1, 100, 1),  # the group would be whole by it, without two blocks
+        Head(0, 3, 3, 200, 1),  # a parity that is longer than the blocks
+        Head(0, 2, 3, 100, 50),
+    ],
+)
+def test_blocks_of_different_groups_with_one_number_are_refused(other):
+    blocks = [(head, bytes(head.length)) for head in (Head(0, 0, 3, 100, 1), other)]
+    with pytest.raises(MalformedBlock, match=r"group 0 has blocks of \(3, 100, 1\) and of \("):
+        assembled(blocks)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 63])
+def test_the_memory_of_many_short_groups_that_wait_is_known(blocks):
+    assembly, count = Assembly(), 2000
+    tracemalloc.start()
+    try:
+        for group in range(1, count):
+            for index in range(max(1, blocks - 1)):
+                assembly.add(Head(group, index, blocks, 2, 2), b"%02d" % index)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert count * 100 < taken < assembly.held
 
 
 @pytest.mark.parametrize(
