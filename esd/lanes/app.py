@@ -88,7 +88,7 @@ class _Attended:
         try:
             await self._attend(stream)
         except (EsdError, TimeoutError, *BROKEN) as error:
-            _log.info("the connection of %s has ended: %s", peer, error or "it was silent")
+            _log.info("the connection of %s has ended: %s", peer, str(error) or "it was silent")
             await stream.close()
         except BaseException:
             await stream.abort()

@@ -9,14 +9,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from esd.lanes.blocks import MalformedBlock
-from esd.lanes.connection import BROKEN, Carrier, Stream
+from esd.lanes.connection import Carrier, Stream
 from esd.lanes.greeting import Greeting, encode_answer, read_answer
 from esd.services.domain.errors import Unavailable
 from esd.services.runtime.settings import split_address
 from esd.services.runtime.tasks import all_of
 
 _PATIENCE_SECONDS = 10.0  # for a connection to be opened, and for its first bytes
-_REQUEST = re.compile(rb"CONNECT (\S+) HTTP/1\.[01]\r\n")  # of gRPC to an HTTP proxy
+_REQUEST = re.compile(rb"CONNECT ([!-~]{1,%d}) HTTP/1\.[01]\r\n" % Greeting.LONGEST_TARGET)  # of gRPC to an HTTP proxy
 
 
 class NearEnd:
@@ -44,11 +44,12 @@ class NearEnd:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             request = _REQUEST.match(await stream.reader.readuntil(b"\r\n\r\n"))
         if request is None:
-            stream.writer.write(b"HTTP/1.1 405 This proxy takes CONNECT only\r\n\r\n")
-            raise MalformedBlock("a client has not asked for a connection")
+            wanted = f"CONNECT with an address of at most {Greeting.LONGEST_TARGET} bytes"
+            stream.writer.write(f"HTTP/1.1 405 This proxy takes {wanted} only\r\n\r\n".encode())
+            raise MalformedBlock(f"a client has not sent {wanted}")
         lanes: list[Stream] = []
         try:
-            await self._open(request[1].decode(errors="replace"), lanes)
+            await self._open(request[1].decode(), lanes)
             stream.writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             await Carrier(stream, lanes).carry()
         except Unavailable as error:
@@ -65,7 +66,11 @@ class NearEnd:
                 answers = await all_of(self._opened(greeting, lanes) for _ in range(self._lanes))
         except TimeoutError:
             raise Unavailable(f"the far end of lanes at {self._via} does not answer") from None
-        except BROKEN as error:
+        except (EOFError, ConnectionResetError) as error:
+            raise Unavailable(
+                f"what listens at {self._via} closes lanes: its log says why if it is a far end of this release"
+            ) from error
+        except OSError as error:
             raise Unavailable(f"the far end of lanes at {self._via} is out of reach: {error}") from error
         if answers[0]:
             raise Unavailable(answers[0])
@@ -87,11 +92,13 @@ class _Gathering:
         greeting: of all of them.
         lanes: those.
         complete: is set when all have come.
+        ended: is set when they are closed.
     """
 
     greeting: Greeting
     lanes: list[Stream] = field(default_factory=list)
     complete: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class FarEnd:
@@ -108,7 +115,7 @@ class FarEnd:
         self._gathering: dict[bytes, _Gathering] = {}
 
     async def attend(self, stream: Stream) -> None:
-        """Takes a lane. With the first one of a connection it carries that until it ends.
+        """Takes a lane, and returns when its connection has ended, which it carries if it is the first lane.
 
         Raises:
             MalformedBlock: it is none.
@@ -127,6 +134,8 @@ class FarEnd:
             gathering.complete.set()
         if gathering.lanes[0] is stream:
             await self._carry(gathering)
+        else:
+            await gathering.ended.wait()
 
     async def _carry(self, gathering: _Gathering) -> None:
         lanes = gathering.lanes
@@ -142,6 +151,7 @@ class FarEnd:
             raise
         finally:
             await asyncio.gather(*(lane.abort() for lane in lanes))
+            gathering.ended.set()
 
     async def _reach(self, gathering: _Gathering) -> Stream:
         """Returns a connection to the target, when all lanes have come."""
@@ -158,7 +168,7 @@ class FarEnd:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 return await connected(target)
         except OSError as error:  # TimeoutError is one
-            raise Unavailable(f"the far end does not reach {target}: {error or 'no answer'}") from error
+            raise Unavailable(f"the far end does not reach {target}: {str(error) or 'no answer'}") from error
 
 
 async def connected(address: str) -> Stream:

@@ -12,7 +12,7 @@ from esd.lanes.blocks import MalformedBlock
 MOST_LANES = 64
 
 _MAGIC = b"ESDLANE1"
-_LONGEST_TARGET = 1024
+_LONGEST_REASON = 4096  # bytes
 _ANSWER = struct.Struct("<H")
 
 
@@ -31,6 +31,7 @@ class Greeting:
     target: str
 
     NAME_BYTES: ClassVar[int] = 16
+    LONGEST_TARGET: ClassVar[int] = 1024  # bytes
     _LAYOUT: ClassVar[struct.Struct] = struct.Struct(f"<{len(_MAGIC)}s{NAME_BYTES}sBH")
 
     def encode(self) -> bytes:
@@ -47,7 +48,7 @@ class Greeting:
             EOFError: the lane ends before.
         """
         magic, connection, lanes, length = cls._LAYOUT.unpack(await lane.readexactly(cls._LAYOUT.size))
-        if magic != _MAGIC or not 2 <= lanes <= MOST_LANES or length > _LONGEST_TARGET:
+        if magic != _MAGIC or not 2 <= lanes <= MOST_LANES or length > cls.LONGEST_TARGET:
             raise MalformedBlock("the first bytes are not the greeting of a lane of this release")
         try:
             return cls(connection, lanes, (await lane.readexactly(length)).decode())
@@ -57,7 +58,7 @@ class Greeting:
 
 def encode_answer(reason: str) -> bytes:
     """The bytes of the far end's answer on each lane: the reason why the target was not reached, or none."""
-    data = reason.encode()[:_LONGEST_TARGET]
+    data = reason.encode()[:_LONGEST_REASON]
     return _ANSWER.pack(len(data)) + data
 
 

@@ -16,15 +16,22 @@ from esd.services.runtime.settings import Address, PortOrOff, Settings, split_ad
 _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 
 
-def _address_or_none(value: str) -> str:
-    return ",".join(_addresses(value))
+def _named(address: str) -> str:
+    host, _ = split_address(address)
+    host.encode("idna")  # UnicodeError is a ValueError
+    return address
 
 
-def _addresses(listed: str) -> list[str]:
-    addresses = [address.strip() for address in listed.split(",")] if listed else []
-    for address in addresses:
-        split_address(address)
-    return addresses
+def _address_or_none(address: str) -> str:
+    return _named(address) if address else ""
+
+
+def _services(listed: str) -> list[str]:
+    return [_named(address.strip()) for address in listed.split(",")] if listed else []
+
+
+def _services_or_none(listed: str) -> str:
+    return ",".join(_services(listed))
 
 
 def _congestion_control(name: str) -> str:
@@ -41,7 +48,7 @@ class LanesSettings(Settings, env_prefix="ESD_LANES_"):
     """Settings of `esd serve lanes`."""
 
     listen: Address = Field("127.0.0.1:0", description="host:port of the end; port 0 takes any free one")
-    to: Annotated[str, AfterValidator(_address_or_none)] = Field(
+    to: Annotated[str, AfterValidator(_services_or_none)] = Field(
         "",
         description="makes it a far end: host:port of the services to which it passes connections on, as clients write "
         "them, separated by commas",
@@ -70,4 +77,4 @@ class LanesSettings(Settings, env_prefix="ESD_LANES_"):
                 f"set either {self.variable('to')}, at the end beside the services, or {self.variable('via')}, at the "
                 "end beside the workers"
             )
-        return frozenset(_addresses(self.to))
+        return frozenset(_services(self.to))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import asynccontextmanager, suppress
+import secrets
+import socket
+import struct
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from esd.lanes.app import serve_lanes
-from esd.lanes.greeting import Greeting
+from esd.lanes.blocks import END
+from esd.lanes.greeting import Greeting, read_answer
 from esd.lanes.settings import LanesSettings
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
@@ -98,10 +102,24 @@ async def answer_of(near, target):
 
 
 async def echo(reader, writer):
-    while data := await reader.read(65536):
-        writer.write(data)
-        await writer.drain()
+    with suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+
+
+async def closing(_, writer):
     writer.close()
+
+
+@contextmanager
+def deaf():
+    """The address of a service that accepts no connection."""
+    with socket.socket() as listening, ExitStack() as clients:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        clients.enter_context(socket.create_connection(listening.getsockname()))  # which the kernel keeps
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
 @asynccontextmanager
@@ -194,6 +212,66 @@ async def test_a_connection_whose_lane_breaks_ends(monkeypatch):
                 await reader.readexactly(1)
 
 
+@asynccontextmanager
+async def raw_lanes(far, target, count):
+    """Lanes of a connection by a far end, which has answered."""
+    greeting = Greeting(secrets.token_bytes(Greeting.NAME_BYTES), count, target).encode()
+    async with AsyncExitStack() as stack:
+        lanes = [await stack.enter_async_context(connection(far)) for _ in range(count)]
+        for _, writer in lanes:
+            writer.write(greeting)
+        assert [await read_answer(reader) for reader, _ in lanes] == [""] * count
+        yield lanes
+
+
+@asynccontextmanager
+async def reading():
+    """A service that only reads; yields its address, and the future of how its first connection ends."""
+    end = asyncio.get_running_loop().create_future()
+
+    async def read(reader, writer):
+        try:
+            end.set_result((await reader.read(-1), None))
+        except ConnectionError as error:
+            end.set_result((None, error))
+
+    async with tcp_server(read) as port:
+        yield f"127.0.0.1:{port}", end
+
+
+async def test_a_client_that_breaks_off_has_not_ended_what_it_sent():
+    async with (
+        reading() as (target, end),
+        lanes_to(target) as (near, cables),
+        connected(near, target) as (_, writer, _),
+    ):
+        cables.stop(0, 1)
+        writer.write(DATA[:1000])
+        await writer.drain()
+        end_of_client = writer.get_extra_info("socket")
+        end_of_client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # resets it
+        writer.transport.abort()
+        cables.go_on(0)
+        cables.go_on(1)
+        async with asyncio.timeout(20):
+            assert isinstance((await end)[1], ConnectionError)
+
+
+@pytest.mark.parametrize("farewell", [b"", END.encode()])
+async def test_lanes_that_end_without_a_farewell_have_broken(farewell):
+    """As those of a near end that was killed: the kernel ends them as if all was sent."""
+    async with (
+        reading() as (target, end),
+        serve_lanes(LanesSettings(to=target)) as far,
+        raw_lanes(far.address, target, 2) as lanes,
+    ):
+        for _, writer in lanes:
+            writer.write(farewell)
+            writer.write_eof()
+        data, error = await end
+        assert (data, error) == (b"", None) if farewell else isinstance(error, ConnectionError)
+
+
 async def test_the_reason_why_there_is_no_connection_comes_with_the_answer():
     async with echoing() as target, lanes_to(target) as (near, _):
         assert (await answer_of(near, "127.0.0.1:9")).endswith(
@@ -203,6 +281,41 @@ async def test_the_reason_why_there_is_no_connection_comes_with_the_answer():
         assert f"502 the far end does not reach {target}: " in await answer_of(near, target)
     async with serve_lanes(LanesSettings(via=target)) as near:
         assert f"502 the far end of lanes at {target} is out of reach: " in await answer_of(near.address, target)
+    async with tcp_server(closing) as port, serve_lanes(LanesSettings(via=f"127.0.0.1:{port}")) as near:
+        assert f"502 what listens at 127.0.0.1:{port} closes lanes: its log says why" in await answer_of(
+            near.address, target
+        )
+
+
+async def test_silence_is_a_reason_too(monkeypatch, caplog):
+    monkeypatch.setattr("esd.lanes.ends._PATIENCE_SECONDS", 0.3)
+    caplog.set_level("INFO", "esd.lanes")
+    with deaf() as target:
+        async with lanes_to(target) as (near, cables), connection(cables.far) as (reader, _):
+            assert f"502 the far end does not reach {target}: no answer" in await answer_of(near, target)
+            assert await reader.read(-1) == b""
+    assert "has ended: it was silent" in caplog.text
+
+
+async def test_an_address_of_any_length_has_an_answer():
+    async with echoing() as target, lanes_to(target) as (near, _):
+        assert "is not among the services of the far end" in await answer_of(near, "a" * 1024)
+        for refused in ("a" * 1025, "a" * 70_000, "\u00e4:1"):
+            assert (await answer_of(near, refused)).endswith(
+                "405 This proxy takes CONNECT with an address of at most 1024 bytes only"
+            )
+
+
+async def test_each_lane_counts_as_a_connection_while_it_is_open(monkeypatch):
+    monkeypatch.setattr("esd.lanes.app._MOST_CONNECTIONS", 2 * LANES - 1)
+    async with echoing() as target, lanes_to(target) as (near, _):
+        async with connected(near, target) as (reader, writer, _):
+            assert "502 " in await answer_of(near, target)
+            assert await exchanged(reader, writer, DATA) == DATA
+            writer.write_eof()
+            assert await reader.read(-1) == b""
+        async with connected(near, target) as (_, _, answer):
+            assert answer == "HTTP/1.1 200 Connection established"
 
 
 async def test_a_near_end_is_no_other_proxy():
@@ -250,6 +363,20 @@ async def test_an_end_is_one_of_both(given):
     with pytest.raises(InvalidArgument, match=r"set either ESD_LANES_TO, .* or ESD_LANES_VIA"):
         async with serve_lanes(LanesSettings(**given)):
             pass
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"via": "127.0.0.1:1,127.0.0.1:2"}, "ESD_LANES_VIA=127.0.0.1:1,127.0.0.1:2: .*not host:port"),
+        ({"via": "head..lan:1"}, "ESD_LANES_VIA=head..lan:1: .*label empty or too long"),
+        ({"to": "127.0.0.1:1,,127.0.0.1:2"}, "ESD_LANES_TO=127.0.0.1:1,,127.0.0.1:2: .*'' is not host:port"),
+        ({"to": "::1:5"}, "ESD_LANES_TO=::1:5: .*not host:port"),
+    ],
+)
+def test_addresses_that_no_end_can_reach_are_refused(given, reason):
+    with pytest.raises(SettingsError, match=reason):
+        load(LanesSettings, **given)
 
 
 def test_a_congestion_control_that_the_kernel_lacks_is_refused():
