@@ -105,7 +105,13 @@ class Carrier:
             lane.writer.write_eof()
 
     def _put(self, lane: asyncio.StreamWriter, head: Head, content: bytes) -> None:
-        """Sends a block, except over a lane that is far behind, which only one may be."""
+        """Sends a block, except over a lane that is far behind, which only one may be.
+
+        Raises:
+            ConnectionResetError: the lane has broken, which asyncio would only log.
+        """
+        if lane.transport.is_closing():
+            raise ConnectionResetError("a lane has broken")
         if _unsent(lane) > _LANE_BYTES:
             metrics.LEFT_OUT.inc()
             return

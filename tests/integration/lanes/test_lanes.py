@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import secrets
 import socket
@@ -22,6 +23,7 @@ from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime import lane_metrics as metrics
 from esd.services.runtime.settings import SettingsError, load
+from tests.support.lane_ends import lane_end
 from tests.support.tcp_server import tcp_server
 
 DATA = random.Random(3).randbytes(3_000_000)
@@ -343,9 +345,10 @@ async def test_strangers_are_closed_and_disturb_nobody():
                 assert b"127.0.0.1:9 is not among the services of the far end" in await lane.read(-1)
 
 
-async def test_calls_of_grpc_pass():
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+async def test_calls_of_grpc_pass(host):
     async with (
-        parameter_server(ParameterServerSettings(metrics_port=None)) as server,
+        parameter_server(ParameterServerSettings(listen=f"{host}:0", metrics_port=None)) as server,
         lanes_to(server.address) as (near, cables),
     ):
         async with grpc.aio.insecure_channel(server.address, [("grpc.http_proxy", f"http://{near}")]) as channel:
@@ -356,6 +359,32 @@ async def test_calls_of_grpc_pass():
             cables.go_on(0)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
         assert cables.count == LANES
+
+
+async def test_an_end_stops_without_an_error_while_connections_run(capfd):
+    """Also while both sides of a connection wait for room, and while strangers have not said what they want."""
+
+    async def never_reading(reader, writer):
+        with suppress(ConnectionError):
+            while True:
+                writer.write(DATA)
+                await writer.drain()
+
+    async with echoing() as target, tcp_server(never_reading) as full, AsyncExitStack() as clients:
+        services = f"{target},127.0.0.1:{full}"
+        with lane_end("--to", services) as far, lane_end("--via", far["address"], "--lanes", "3") as near:
+            for service in services.split(","):
+                _, writer, _ = await clients.enter_async_context(connected(near["address"], service))
+                writer.write(DATA * 9)
+            stranger = Greeting(bytes(Greeting.NAME_BYTES), 2, target).encode()
+            for end, words in ((near, b"CONNECT"), (far, b"ESD"), (far, stranger)):
+                _, writer = await clients.enter_async_context(connection(end["address"]))
+                writer.write(words)
+            reader, writer, _ = await clients.enter_async_context(connected(near["address"], target))
+            assert await exchanged(reader, writer, DATA) == DATA
+    logged = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [line["message"] for line in logged].count("stopping on SIGTERM") == 2
+    assert [line for line in logged if line["level"] != "info"] == []
 
 
 @pytest.mark.parametrize("given", [{}, {"to": "127.0.0.1:1", "via": "127.0.0.1:2"}])
