@@ -19,7 +19,7 @@ from esd.services.runtime.metrics_page import metrics_page
 from esd.services.runtime.process import announce
 from esd.services.runtime.settings import split_address
 
-_MOST_CONNECTIONS = 2048  # open at a time at one end: of 120 clients with 16 lanes; further ones are closed
+_MOST_CONNECTIONS = 2048  # open at a time at one end, each lane at a far end; further ones are closed
 
 _log = logging.getLogger(__name__)
 

@@ -261,7 +261,7 @@ async def test_a_client_that_breaks_off_has_not_ended_what_it_sent():
 
 @pytest.mark.parametrize("farewell", [b"", END.encode()])
 async def test_lanes_that_end_without_a_farewell_have_broken(farewell):
-    """As those of a near end that was killed: the kernel ends them as if all was sent."""
+    """The kernel ends the lanes of a near end that is killed as if all was sent."""
     async with (
         reading() as (target, end),
         serve_lanes(LanesSettings(to=target)) as far,
@@ -362,7 +362,7 @@ async def test_calls_of_grpc_pass(host):
 
 
 async def test_an_end_stops_without_an_error_while_connections_run(capfd):
-    """Also while both sides of a connection wait for room, and while strangers have not said what they want."""
+    """Also while both sides of a connection wait for room, and while strangers have sent half a greeting."""
 
     async def never_reading(reader, writer):
         with suppress(ConnectionError):
