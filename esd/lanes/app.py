@@ -14,6 +14,7 @@ from esd.lanes.ends import FarEnd, NearEnd
 from esd.lanes.settings import LanesSettings
 from esd.services.domain.errors import EsdError, FailedPrecondition
 from esd.services.runtime import logs
+from esd.services.runtime.congestion import congestion_control
 from esd.services.runtime.http import address_of, serve_http
 from esd.services.runtime.metrics_page import metrics_page
 from esd.services.runtime.process import announce
@@ -41,7 +42,7 @@ async def serve_lanes(settings: LanesSettings) -> AsyncIterator[ServedEnd]:
         FailedPrecondition: a port is not available.
     """
     targets = settings.targets
-    far, near = FarEnd(targets, settings.congestion), NearEnd(settings.via, settings.lanes, settings.congestion)
+    far, near = FarEnd(targets), NearEnd(settings.via, settings.lanes)
     attended = _Attended(far.attend if targets else near.attend)
     pages = {"/metrics": metrics_page(settings)}
     variable = settings.variable("metrics_port")
@@ -52,7 +53,11 @@ async def serve_lanes(settings: LanesSettings) -> AsyncIterator[ServedEnd]:
         raise FailedPrecondition(
             f"cannot listen on {settings.listen}: {reason}; choose another address with {settings.variable('listen')}"
         ) from error
-    async with server, serve_http("metrics", settings.listen, settings.metrics_port, variable, pages) as page:
+    async with (
+        server,
+        congestion_control(settings.congestion),
+        serve_http("metrics", settings.listen, settings.metrics_port, variable, pages) as page,
+    ):
         try:
             yield ServedEnd(address_of(server.sockets[0], settings.listen), page)
         finally:

@@ -31,16 +31,10 @@ class Stream:
 
     LIMIT: ClassVar[int] = MOST_GROUP_BYTES  # bytes that wait to be read
 
-    def become_lane(self, congestion: str) -> None:
-        """Makes a lane of it.
-
-        Args:
-            congestion: congestion control of the bytes sent over it; empty: the kernel's default.
-        """
+    def become_lane(self) -> None:
+        """Makes a lane of it."""
         end = self.writer.get_extra_info("socket")
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNHEARD_MS)
-        if congestion:
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
         self.writer.transport.set_write_buffer_limits(high=_LANE_BYTES)
 
     async def close(self) -> None:

@@ -25,13 +25,11 @@ class NearEnd:
     Args:
         via: `host:port` of the far end.
         lanes: for each connection.
-        congestion: congestion control of the bytes that it sends over lanes; empty: the kernel's default.
     """
 
-    def __init__(self, via: str, lanes: int, congestion: str) -> None:
+    def __init__(self, via: str, lanes: int) -> None:
         self._via = via
         self._lanes = lanes
-        self._congestion = congestion
 
     async def attend(self, stream: Stream) -> None:
         """Carries a connection until it ends.
@@ -79,7 +77,7 @@ class NearEnd:
         """Opens a lane, and returns the far end's answer."""
         lane = await connected(self._via)
         lanes.append(lane)
-        lane.become_lane(self._congestion)
+        lane.become_lane()
         lane.writer.write(greeting.encode())
         return await read_answer(lane.reader)
 
@@ -106,12 +104,10 @@ class FarEnd:
 
     Args:
         targets: `host:port` of each service that connections may reach.
-        congestion: congestion control of the bytes that it sends over lanes; empty: the kernel's default.
     """
 
-    def __init__(self, targets: Collection[str], congestion: str) -> None:
+    def __init__(self, targets: Collection[str]) -> None:
         self._targets = targets
-        self._congestion = congestion
         self._gathering: dict[bytes, _Gathering] = {}
 
     async def attend(self, stream: Stream) -> None:
@@ -124,7 +120,7 @@ class FarEnd:
         """
         async with asyncio.timeout(_PATIENCE_SECONDS):
             greeting = await Greeting.read(stream.reader)
-        stream.become_lane(self._congestion)
+        stream.become_lane()
         gathering = self._gathering.setdefault(greeting.connection, _Gathering(greeting))
         if gathering.greeting != greeting:
             raise MalformedBlock("two lanes of a connection have different greetings")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -11,9 +9,7 @@ from pydantic import AfterValidator, Field
 from esd.lanes.greeting import MOST_LANES
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.logs import LogLevel
-from esd.services.runtime.settings import Address, PortOrOff, Settings, split_address
-
-_ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+from esd.services.runtime.settings import Address, Congestion, PortOrOff, Settings, split_address
 
 
 def _named(address: str) -> str:
@@ -34,16 +30,6 @@ def _services_or_none(listed: str) -> str:
     return ",".join(_services(listed))
 
 
-def _congestion_control(name: str) -> str:
-    if name:
-        with socket.socket() as trial:
-            try:
-                trial.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
-            except OSError as error:
-                raise ValueError(f"{error.strerror}; this kernel allows {_ALLOWED.read_text().strip()}") from error
-    return name
-
-
 class LanesSettings(Settings, env_prefix="ESD_LANES_"):
     """Settings of `esd serve lanes`."""
 
@@ -57,8 +43,9 @@ class LanesSettings(Settings, env_prefix="ESD_LANES_"):
         "", description="makes it a near end, the grpc_proxy of clients: host:port of the far end"
     )
     lanes: int = Field(16, ge=2, le=MOST_LANES, description="connections between a near and the far end for each one")
-    congestion: Annotated[str, AfterValidator(_congestion_control)] = Field(
-        "", description="congestion control of what this end sends over lanes, such as bbr; empty: the kernel's default"
+    congestion: Congestion = Field(
+        "",
+        description="congestion control of all TCP connections of this end, such as bbr; empty: the kernel's default",
     )
     metrics_port: PortOrOff = Field(
         0, description="port of the Prometheus metrics page; 0 takes any free one, none (or -1) turns it off"
