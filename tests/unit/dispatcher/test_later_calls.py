@@ -41,7 +41,7 @@ async def at_its_end(stream: Stream) -> None:
     await stream.submission.end()
 
 
-@pytest.mark.parametrize(("waits", "taken"), [(of_a_silent_peer, 0), (before_its_turn, 4), (at_its_end, 4)], ids=str)
+@pytest.mark.parametrize(("waits", "taken"), [(of_a_silent_peer, 0), (before_its_turn, 4), (at_its_end, 4)])
 async def test_a_former_call_ends_where_it_waits_before_the_later_one_begins(
     stream: Stream, waits: Callable[[Stream], Awaitable[None]], taken: int
 ) -> None:
