@@ -102,17 +102,8 @@ def _lay_lanes(hub: Machine, workers: Sequence[Machine], lanes: int, serve: Call
     far = f"{hub.address}:{_LANES}"
     serve(hub, _LANES_NAME, "lanes", "--listen", far, "--to", f"{dispatcher_at(hub)},{server_at(hub)}")
     for machine in workers:
-        serve(
-            machine,
-            f"{_LANES_NAME}-{machine.address}",
-            "lanes",
-            "--listen",
-            _PROXY,
-            "--via",
-            far,
-            "--lanes",
-            str(lanes),
-        )
+        near = ("--listen", _PROXY, "--via", far, "--lanes", str(lanes))
+        serve(machine, f"{_LANES_NAME}-{machine.address}", "lanes", *near)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

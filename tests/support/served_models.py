@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +23,7 @@ from esd.services.domain.rows import RowBlock
 from esd.services.wire.trained_models import ONNX, describe_model, input_names
 from esd.serving.app import Serving, serve_model
 from esd.serving.settings import ModelSettings
+from tests.support.service_process import serving
 from tests.support.simple_clients import job_with
 
 IDS = np.arange(100, dtype=np.uint64)  # trained
@@ -116,18 +113,6 @@ async def served_here(folder: Path, **settings: Any) -> AsyncIterator[Serving]:
         yield serving
 
 
-@contextmanager
-def served(folder: Path, *options: object, **variables: str) -> Iterator[dict[str, str]]:
+def served(folder: Path, *options: object, **variables: str) -> AbstractContextManager[dict[str, Any]]:
     """A server as a process; gives its ready line."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ESD_")} | variables
-    command = [sys.executable, "-m", "esd.cli", "serve", "model", str(folder), "--name", "shop", *map(str, options)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    assert process.stdout is not None
-    try:
-        yield json.loads(process.stdout.readline())
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=110) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    return serving("model", folder, "--name", "shop", *options, **variables)

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +14,7 @@ from esd.services.runtime.settings import explain
 from esd.serving.settings import ModelSettings
 from esd.worker.service.settings import WorkerSettings
 from tests.support.command import esd
+from tests.support.service_process import command, environment, serving
 
 SERVICES = {
     "ps": ParameterServerSettings,
@@ -27,28 +22,6 @@ SERVICES = {
     "worker": WorkerSettings,
     "model": ModelSettings,
 }
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "esd.cli", "serve", *map(str, arguments)]
-
-
-def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("ESD_")} | dict(variables)
-
-
-@contextmanager
-def serving(*arguments: object, **variables: str) -> Iterator[dict[str, str | None]]:
-    """A service that runs; gives its ready line."""
-    process = subprocess.Popen(command(*arguments), env=environment(variables), stdout=subprocess.PIPE, text=True)
-    try:
-        yield json.loads(process.stdout.readline())
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=110) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 def refusal(*arguments: object, **variables: str) -> str:

@@ -62,11 +62,12 @@ def test_a_cable_loses_single_packets_of_long_frames_and_damages_none():
     assert counted(received, "InErrs") == counted(received, "InCsumErrors") == 0
 
 
-def test_a_job_over_lanes_trains_the_same_model_while_packets_are_lost(tmp_path):
-    options = argparse.Namespace(
+def options_at(round_trip):
+    """A short job on two workers, whose cables lose one frame in 50."""
+    return argparse.Namespace(
         links="1g",
         workers=2,
-        round_trip=20.0,
+        round_trip=round_trip,
         lose_one_in=50,
         congestion="",
         lanes=0,
@@ -78,6 +79,10 @@ def test_a_job_over_lanes_trains_the_same_model_while_packets_are_lost(tmp_path)
         cache_rows=4000,
         iterations=12,
     )
+
+
+def test_a_job_over_lanes_trains_the_same_model_while_packets_are_lost(tmp_path):
+    options = options_at(20.0)
     plain = measure(options, "server", KERNEL, tmp_path)
     options.lanes = 6
     over_lanes = measure(options, "server", KERNEL, tmp_path)
@@ -87,21 +92,7 @@ def test_a_job_over_lanes_trains_the_same_model_while_packets_are_lost(tmp_path)
 
 def test_a_job_ends_without_a_recovery_at_300_ms_and_2_percent_loss(tmp_path):
     """The job takes no checkpoints, so `esd train` fails if it has to recover."""
-    options = argparse.Namespace(
-        links="1g",
-        workers=2,
-        round_trip=300.0,
-        lose_one_in=50,
-        congestion="",
-        lanes=0,
-        own_congestion="",
-        mechanism="joint",
-        data="flights",
-        dim=16,
-        hidden="16",
-        cache_rows=4000,
-        iterations=12,
-    )
+    options = options_at(300.0)
     found = measure(options, "server", KERNEL, tmp_path)
     assert found.round_trips > 0.5  # the cables delayed the frames
     assert all(size > 0 for size in found.counted_sent["dense"])
