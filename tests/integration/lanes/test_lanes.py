@@ -23,7 +23,7 @@ from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime import lane_metrics as metrics
 from esd.services.runtime.settings import SettingsError, load
-from tests.support.lane_ends import lane_end
+from tests.support.lane_ends import lane_ends
 from tests.support.tcp_server import tcp_server
 
 DATA = random.Random(3).randbytes(3_000_000)
@@ -372,7 +372,7 @@ async def test_an_end_stops_without_an_error_while_connections_run(capfd):
 
     async with echoing() as target, tcp_server(never_reading) as full, AsyncExitStack() as clients:
         services = f"{target},127.0.0.1:{full}"
-        with lane_end("--to", services) as far, lane_end("--via", far["address"], "--lanes", "3") as near:
+        with lane_ends(services) as (near, far):
             for service in services.split(","):
                 _, writer, _ = await clients.enter_async_context(connected(near["address"], service))
                 writer.write(DATA * 9)
