@@ -121,7 +121,7 @@ class Attendance:
         Returns:
             The dispatcher's answer, which need not be awaited. It raises the errors of `__anext__`, and
 
-            StaleEpoch: the report's epoch, the epoch of its plan, is over; for a failure report this is no error.
+            StaleEpoch: the report's epoch, the epoch of its plan, is over; for a failure that passes this is no error.
             FailedPrecondition: the plan is not the worker's next plan.
             InvalidArgument: the report has another number of samples than the plan.
         """

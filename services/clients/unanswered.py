@@ -123,11 +123,12 @@ class Unanswered:
     def answer_all(self, error: EsdError | None) -> None:
         """Answers all messages: with an error, or with success at the end of the job, which has confirmed them.
 
-        A failure report of an epoch that is over is answered with success: its news is known.
+        A failure report of an epoch that is over is answered with success, because its news is known. Not so if the
+        failure ends the job: the epoch may have ended by the report of another worker, which has missed this one.
         """
         for sent in self._sent.values():
-            over = isinstance(sent.body, FailureReport) and isinstance(error, StaleEpoch)
-            settle(sent.answer, None if over else error)
+            known = isinstance(sent.body, FailureReport) and not sent.body.fatal and isinstance(error, StaleEpoch)
+            settle(sent.answer, None if known else error)
         if self._answer is not None:
             settle(self._answer, error)
         self._sent.clear()

@@ -137,13 +137,24 @@ class WorkerJob:
             raise error
         _log.warning("epoch %d is over for this worker: %s", membership.epoch, error)
         try:
-            await attendance.report(FailureReport(str(error), membership.epoch, fatal=not passing))
+            await self._tell(FailureReport(str(error), membership.epoch, fatal=not passing), attendance, lease)
         except EsdError as failure:
             if passing:
                 return await self._lease_after(failure, lease)
         if not passing:
             raise error
         return lease
+
+    async def _tell(self, failure: FailureReport, attendance: Attendance, lease: Lease) -> None:
+        """Reports a failure. One that ends the job is told until it is heard, in a later epoch if need be.
+
+        Another worker that misses this one may have ended the epoch. The job would wait for this worker in vain.
+        """
+        try:
+            await attendance.report(failure)
+        except StaleEpoch:
+            async with self._dispatcher.attend_here(lease) as later:
+                await self._tell(failure, later, lease)
 
     async def _lease_after(self, error: EsdError, lease: Lease) -> Lease:
         """Returns the lease for the next epoch after an error of the dispatcher, and raises a final error.

@@ -42,14 +42,12 @@ def take_in(job: Job, worker: WorkerRecord, report: WorkerPhase | Report) -> Non
 def _failure(job: Job, worker: WorkerRecord, failure: FailureReport) -> None:
     """Ends the epoch in which a worker failed, or the whole job if another epoch would fail in the same way.
 
-    A report about an earlier epoch is ignored.
+    A failure of an earlier epoch is ignored unless it ends the job.
     """
-    if job.epoch is None or failure.epoch != job.epoch.number:
-        return
     cause = f"{worker} cannot go on: {failure.cause}"
     if failure.fatal:
         job.lifecycle.fail(cause)
-    else:
+    elif job.epoch is not None and failure.epoch == job.epoch.number:
         job.end_epoch(cause)
 
 

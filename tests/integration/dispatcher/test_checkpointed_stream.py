@@ -229,6 +229,27 @@ async def test_an_epoch_that_begins_while_a_stream_is_broken_is_told(dispatcher:
     assert await submission == 8
 
 
+async def test_a_failure_that_ends_the_job_counts_in_a_later_epoch(dispatcher: Dispatcher, server: str) -> None:
+    """Another worker may have missed the failed one, and have ended the epoch before."""
+    _, worker, other = await start_job(dispatcher, server)
+    attendances = [await each.attend() for each in (worker, other)]
+    membership = await anext(attendances[0])
+    assert isinstance(membership, Membership)
+    await attendances[1].report(FailureReport("worker slot 0 has left the sums", membership.epoch))
+    failure = FailureReport("the disk is full", membership.epoch, fatal=True)
+    with pytest.raises(StaleEpoch, match="worker slot 0 has left the sums"):
+        await attendances[0].broken()
+    with pytest.raises(StaleEpoch):
+        await attendances[0].report(failure)
+    later, _ = [await each.attend() for each in (worker, other)]
+    begun = await anext(later)
+    assert isinstance(begun, Membership)
+    assert begun.epoch == membership.epoch + 1
+    await later.report(failure)
+    state = await dispatcher.client.describe()
+    assert state.failure.startswith("worker edge-0 (slot 0) cannot go on: the disk is full")
+
+
 async def test_samples_wait_for_an_epoch_for_as_long_as_workers_are_waited_for(
     start_dispatcher: Callable[..., Awaitable[Dispatcher]], tmp_path: Path
 ) -> None:

@@ -243,9 +243,11 @@ async def serve_scripts() -> AsyncIterator[Callable[..., Awaitable[tuple[Scripte
     async with AsyncExitStack() as stack:
 
         async def start(
-            job: JobSpec, scripts: Sequence[Sequence[PlanMessage | EsdError]]
+            job: JobSpec,
+            scripts: Sequence[Sequence[PlanMessage | EsdError]],
+            kind: type[ScriptedDispatcher] = ScriptedDispatcher,
         ) -> tuple[ScriptedDispatcher, str]:
-            dispatcher = ScriptedDispatcher(job, scripts)
+            dispatcher = kind(job, scripts)
             services = [(add_to_server, dispatcher, SERVICE)]
             settings = DispatcherSettings(metrics_port=None, grace_seconds=0)
             server = await stack.enter_async_context(serve("dispatcher", services, settings))

@@ -17,14 +17,25 @@ import pytest
 from esd.dispatcher.core.planner import Planner
 from esd.protos import worker_pb2, worker_pb2_grpc
 from esd.services.domain.dense_sums import AllReduce, ServerSum
-from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound, StaleVersion, Unavailable
+from esd.services.domain.errors import (
+    DeadlineExceeded,
+    FailedPrecondition,
+    NotFound,
+    StaleEpoch,
+    StaleVersion,
+    Unavailable,
+)
 from esd.services.domain.parcels import Parcel
 from esd.services.domain.plans import IterationPlan
+from esd.services.domain.reports import FailureReport
 from esd.services.domain.rows import GradientBlock, RowBlock
 from esd.services.domain.tables import OptimizerSpec
 from esd.services.runtime.channel import channel
+from esd.services.wire.attend import decode_request, encode_answer
+from esd.services.wire.exchange import sequence_of
 from esd.worker.models import MODELS
 from esd.worker.models.wdl import WideDeep
+from tests.integration.worker.conftest import ScriptedDispatcher
 from tests.integration.worker.small import small_job, small_stream, worker_settings
 from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.server_client import ServerClient
@@ -94,6 +105,39 @@ async def test_a_model_that_fails_is_named_and_the_job_is_told(
     (told,) = dispatcher.failures
     assert told.fatal
     assert failure in told.cause
+
+
+class Deaf(ScriptedDispatcher):
+    """The first failure report comes when another worker has ended the epoch."""
+
+    streams = 0
+
+    async def _take_in(self, slot, requests, outbox):
+        self.streams += 1
+        if self.streams > 1:
+            await super()._take_in(slot, requests, outbox)
+            return
+        async for data in requests:
+            if any(isinstance(each, FailureReport) for each in decode_request(data)):
+                outbox.put_nowait(StaleEpoch("epoch 0 is over: worker slot 0 has left the sums"))
+                return
+            outbox.put_nowait(encode_answer(sequence_of(data), []))
+
+
+async def test_a_failure_that_ends_the_job_is_told_though_another_worker_has_ended_the_epoch(
+    start_servers, run_worker_job, serve_scripts
+):
+    """Otherwise the job would wait for this worker, which has gone, and never name the reason."""
+    job = small_job(await start_servers(1), 1, OptimizerSpec())
+    ((plan,),) = plans_of(job, 1)
+    broken = replace(plan, dense=np.full_like(plan.dense, np.nan))
+    dispatcher, address = await serve_scripts(job, [[broken]], kind=Deaf)
+    with pytest.raises(FailedPrecondition, match="the loss of iteration 0 is nan"):
+        await run_worker_job(address)
+    (told,) = dispatcher.failures
+    assert told.fatal
+    assert "the loss of iteration 0 is nan" in told.cause
+    assert dispatcher.streams == 2
 
 
 async def test_a_stale_pull_is_refused(start_servers, run_worker_job, serve_scripts):
