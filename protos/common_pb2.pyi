@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SampleBatch(_message.Message):
-    __slots__ = ("samples", "fields", "dense_features", "ids", "dense", "labels", "labels_per_sample", "lengths", "weights", "groups", "sites", "source", "references", "part")
+    __slots__ = ("samples", "fields", "dense_features", "ids", "dense", "labels", "labels_per_sample", "lengths", "weights", "groups", "sites", "source", "references", "part", "stream")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     DENSE_FEATURES_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,7 @@ class SampleBatch(_message.Message):
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     REFERENCES_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
     samples: int
     fields: int
     dense_features: int
@@ -36,7 +37,8 @@ class SampleBatch(_message.Message):
     source: SourcePosition
     references: bytes
     part: int
-    def __init__(self, samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., ids: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., sites: _Optional[bytes] = ..., source: _Optional[_Union[SourcePosition, _Mapping]] = ..., references: _Optional[bytes] = ..., part: _Optional[int] = ...) -> None: ...
+    stream: str
+    def __init__(self, samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., ids: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., sites: _Optional[bytes] = ..., source: _Optional[_Union[SourcePosition, _Mapping]] = ..., references: _Optional[bytes] = ..., part: _Optional[int] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class SourcePosition(_message.Message):
     __slots__ = ("text", "behind", "lag")

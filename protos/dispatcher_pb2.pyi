@@ -790,20 +790,22 @@ class GetGroupKeyResponse(_message.Message):
     def __init__(self, value: _Optional[bytes] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("job", "batch", "end", "position", "part", "instance")
+    __slots__ = ("job", "batch", "end", "position", "part", "instance", "stream")
     JOB_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
     job: str
     batch: _common_pb2.SampleBatch
     end: bool
     position: int
     part: int
     instance: int
-    def __init__(self, job: _Optional[str] = ..., batch: _Optional[_Union[_common_pb2.SampleBatch, _Mapping]] = ..., end: _Optional[bool] = ..., position: _Optional[int] = ..., part: _Optional[int] = ..., instance: _Optional[int] = ...) -> None: ...
+    stream: str
+    def __init__(self, job: _Optional[str] = ..., batch: _Optional[_Union[_common_pb2.SampleBatch, _Mapping]] = ..., end: _Optional[bool] = ..., position: _Optional[int] = ..., part: _Optional[int] = ..., instance: _Optional[int] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
     __slots__ = ("samples", "durable", "columns", "longest_batch", "source")

@@ -126,7 +126,7 @@ class DispatcherServicer(dispatcher_pb2_grpc.DispatcherServicer):
         # A recovery reads the log in answers, whose limit is the same for all services.
         longest_batch = min(job.settings.max_request_bytes, job.settings.max_message_bytes) - OVERHEAD_BYTES
         named = request.part if request.HasField("part") else None
-        async with job.submission.submitter(named, request.instance) as part:
+        async with job.submission.submitter(named, request.instance, request.stream) as part:
             while request is not None:  # None: the call was cut off, and another call may continue
                 if request.HasField("batch"):
                     position = request.position if request.HasField("position") else None

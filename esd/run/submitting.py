@@ -36,7 +36,8 @@ async def submit_part(
 
     Raises:
         InvalidArgument: the data cannot be read, or the job has no such part, or other columns.
-        FailedPrecondition: another submitter feeds the part; or the job failed; or the dispatcher has another job now.
+        FailedPrecondition: another submitter feeds the part, or has fed it from other data; or the job failed; or the
+            dispatcher has another job now.
         NotFound, Unavailable: job or dispatcher are away for too long.
     """
     job = await Patience(listener, ABSENT).until_done(lambda: _open_job(client))
@@ -55,7 +56,7 @@ async def submit_part(
                 f"the dispatcher trains another job now, {found.name} on table {found.table.name!r}: part {part} is of "
                 f"{job.name} on table {job.table.name!r}"
             )
-        return await client.feed(job.name, behind, part=part)
+        return await client.feed(job.name, behind, part=part, stream=stream.dataset.fingerprint)
 
     return job, await patience.until_done(submit)
 

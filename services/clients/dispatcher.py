@@ -233,7 +233,14 @@ class DispatcherClient:
         """
         return self._run(self._client.submit(job, batches, part=part))
 
-    def feed(self, job: str, stream_from: Callable[[Taken], Iterable[SampleBatch]], *, part: int | None = None) -> int:
+    def feed(
+        self,
+        job: str,
+        stream_from: Callable[[Taken], Iterable[SampleBatch]],
+        *,
+        part: int | None = None,
+        stream: str = "",
+    ) -> int:
         """Sends a sample stream as `submit` does, from a source that can begin at any sample, such as after a crash.
 
         Args:
@@ -242,8 +249,11 @@ class DispatcherClient:
                 without them. The number has an attribute `source`, the place of the next sample in the stream's
                 source, which `open` of `esd.read` takes; None if the samples before came without places.
             part: as of `submit`.
+            stream: says which samples these are, in words that are the same for the same samples only, at most 1,000
+                characters: a part of whose other samples the job has taken some is refused. Empty: the caller is
+                responsible for it.
         """
-        return self._run(self._client.feed(job, stream_from, part=part))
+        return self._run(self._client.feed(job, stream_from, part=part, stream=stream))
 
     # --- of workers ----------------------------------------------------------------------------------------------
 

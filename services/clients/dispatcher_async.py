@@ -176,6 +176,7 @@ class AsyncDispatcherClient:
         stream_from: Callable[[Taken], AsyncIterable[SampleBatch] | Iterable[SampleBatch]],
         *,
         part: int | None = None,
+        stream: str = "",
     ) -> int:
         """Sends a sample stream, or one part of it, whose source can begin at any sample."""
         if not callable(stream_from):
@@ -186,7 +187,7 @@ class AsyncDispatcherClient:
         if part is not None and part < 0:
             raise InvalidArgument(f"part is {part}, parts of a stream are numbered from 0")
         with self._submitter(job, part or 0) as instance:
-            first = pb.SubmitRequest(job=job, part=part, instance=instance)
+            first = pb.SubmitRequest(job=job, part=part, instance=instance, stream=stream)
             call, opened = await repeated(lambda: self._open_submit(first), _OPENING_SECONDS)
             try:
                 with domain_errors():

@@ -19,7 +19,7 @@ from esd.services.domain.mechanisms import OPTIONS, MechanismOptions, check_opti
 from esd.services.domain.negatives import Negatives
 from esd.services.domain.schedules import CONSTANT, Schedule
 from esd.services.domain.sites import WorkerSites, check_site, sites_of_workers
-from esd.services.domain.stream_parts import MAX_SUBMITTERS
+from esd.services.domain.stream_parts import MAX_STREAM_NAME, MAX_SUBMITTERS
 from esd.services.domain.sync import ON_DEMAND, Sync
 from esd.services.domain.tables import MAX_ADMIT_AFTER, MAX_ROW_TTL, OptimizerKind, OptimizerSpec, TableSpec
 from esd.services.domain.worker_set import MAX_WORKERS
@@ -29,7 +29,6 @@ MAX_WIDTH = 16384
 MAX_LABELS = 64
 _MOST_32 = 2**32 - 1  # as numbers travel
 _MOST_64 = 2**64 - 1
-_LONGEST_STREAM = 1000  # characters
 MAX_TABLES = 256  # the top 8 bits of an id are the number of its table
 
 
@@ -334,7 +333,7 @@ class JobSpec(DispatchOptions):
             )
 
     def _check_stream(self) -> None:
-        _check_range("the length of stream", len(self.stream), 0, _LONGEST_STREAM)
+        _check_range("the length of stream", len(self.stream), 0, MAX_STREAM_NAME)
         if self.continues_stream and not self.first_iteration:
             raise InvalidArgument("continues_stream is true of a job that goes on from no other: give first_iteration")
         _check_range("submitters", self.submitters, 1, MAX_SUBMITTERS)

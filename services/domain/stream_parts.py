@@ -10,6 +10,7 @@ from typing import Self
 from esd.services.domain.errors import FailedPrecondition
 from esd.services.domain.sources import SourcePosition, Taken
 
+MAX_STREAM_NAME = 1000  # characters of the name of a stream, or of a part of one
 MAX_SUBMITTERS = 64  # of one job: the dispatcher holds a message of each that comes before its turn
 
 
@@ -23,12 +24,14 @@ class StreamPart:
         source: the place of its next sample in its source; None: unknown.
         ended: whether other parts were merged past its end. A part that has ended as well may lack this mark until the
             next samples of another part.
+        stream: says which samples they are, as `JobSpec.stream`; empty: unknown.
     """
 
     share: int
     samples: int = 0
     source: SourcePosition | None = None
     ended: bool = False
+    stream: str = ""
 
     @property
     def taken(self) -> Taken:
@@ -80,12 +83,13 @@ class StreamPlace:
             place = place._turned(place._with(replace(place.parts[place.turn], ended=True)))
         return place
 
-    def at(self, part: int, source: SourcePosition | None = None) -> Self:
+    def at(self, part: int, source: SourcePosition | None = None, stream: str = "") -> Self:
         """Returns the same place with the turn of a part: the parts that would come before it have ended.
 
         Args:
             part: its number.
             source: the place of the part's next sample in its source; None: unknown.
+            stream: the name of the part; empty: the one that it has.
 
         Raises:
             FailedPrecondition: the part itself has ended, or does not exist.
@@ -93,7 +97,7 @@ class StreamPlace:
         if part >= len(self.parts) or self.parts[part].ended:
             raise FailedPrecondition(f"the stream goes on with part {part}, which it has not, or which has ended")
         parts = list(self.parts)
-        parts[part] = replace(parts[part], source=source)
+        parts[part] = replace(parts[part], source=source, stream=stream or parts[part].stream)
         others = [number for number in range(len(parts)) if number != part]
         return replace(self, parts=tuple(parts)).past(others)
 

@@ -52,7 +52,6 @@ REFUSED: Mapping[str, Callable[[], object]] = {
         JOB, tables=tuple(replace(JOB.table, name=f"{JOB.table.name}~{at}") for at in range(257))
     ),
     "domain/jobs.MAX_WIDTH": lambda: replace(JOB.model, hidden=(16385,)),
-    "domain/jobs._LONGEST_STREAM": lambda: replace(JOB, stream="x" * 1001),
     "domain/jobs._MOST_32": lambda: replace(JOB, window=2**32),
     "domain/jobs._MOST_64": lambda: replace(JOB, checkpoint_bytes=2**64),
     "domain/mechanisms/joint.MAX_HORIZON": lambda: JointOptions(horizon=65),
@@ -63,6 +62,7 @@ REFUSED: Mapping[str, Callable[[], object]] = {
     "domain/sites.LONGEST_SITE": lambda: replace(JOB, sites=("x" * 65,) * JOB.workers),
     "domain/sources.MAX_POSITION": lambda: SourcePosition("x" * (2**16 + 1)),
     "domain/sources._MOST_BEHIND": lambda: SourcePosition("0", 2**63),
+    "domain/stream_parts.MAX_STREAM_NAME": lambda: replace(JOB, stream="x" * 1001),
     "domain/stream_parts.MAX_SUBMITTERS": lambda: job_with(submitters=65, batch_size=128),
     "domain/sync/bounded.MAX_BOUND": lambda: parse_sync("bounded:10001,2"),
     "domain/tables.MAX_ADMIT_AFTER": lambda: replace(JOB, admit_afters=(256,)),

@@ -25,17 +25,32 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedSamples:
+    """Samples that an earlier dispatcher has accepted.
+
+    Attributes:
+        batch: the samples.
+        part: of the stream, to which they belong.
+        stream: the name of the part; empty: unknown.
+    """
+
+    batch: SampleBatch
+    part: int
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
 class StartingPoint:
     """The starting point of a job that takes checkpoints.
 
     Attributes:
         checkpoints: the job's checkpoints; it starts at the latest.
-        logged: the acknowledged samples after the checkpoint, each batch with its part of the stream.
+        logged: the acknowledged samples after the checkpoint.
         closed: whether the stream ends after these samples.
     """
 
     checkpoints: Checkpoints
-    logged: Sequence[tuple[int, SampleBatch]]
+    logged: Sequence[LoggedSamples]
     closed: bool
 
 
@@ -84,13 +99,13 @@ async def find_starting_point(spec: JobSpec, settings: DispatcherSettings) -> St
         raise
 
 
-def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list[tuple[int, SampleBatch]], bool]:
-    """Returns the logged samples after a checkpoint, by parts of the stream, and whether the stream ends after them.
+def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list[LoggedSamples], bool]:
+    """Returns the logged samples after a checkpoint, and whether the stream ends after them.
 
     A gap between the checkpoint and the log makes the whole log useless: the result is then empty.
     """
     position = manifest.samples
-    logged: list[tuple[int, SampleBatch]] = []
+    logged: list[LoggedSamples] = []
     for entry in entries:
         if entry.position > position:
             _log.warning(
@@ -100,7 +115,8 @@ def samples_after(manifest: Manifest, entries: Sequence[LogEntry]) -> tuple[list
             return [], False
         if entry.end > position:
             message = common_pb2.SampleBatch.FromString(entry.batch)
-            logged.append((message.part, decode_batch(message)[position - entry.position :]))
+            batch = decode_batch(message)[position - entry.position :]
+            logged.append(LoggedSamples(batch, message.part, message.stream))
             position = entry.end
     return logged, bool(entries) and entries[-1].closes
 

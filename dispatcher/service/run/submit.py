@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from esd.dispatcher.service.checkpoint.checkpoints import Checkpoints
+from esd.dispatcher.service.checkpoint.resume import LoggedSamples
 from esd.dispatcher.service.state.lifecycle import Lifecycle
 from esd.dispatcher.service.state.samples import SampleQueue
 from esd.protos import common_pb2
@@ -17,7 +18,7 @@ from esd.services.domain.errors import EsdError, FailedPrecondition, InvalidArgu
 from esd.services.domain.job_samples import check_contents, check_form
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.sources import Taken
-from esd.services.domain.stream_parts import StreamPlace
+from esd.services.domain.stream_parts import MAX_STREAM_NAME, StreamPlace
 from esd.services.wire.batches import decode_batch, encode_batch
 
 
@@ -29,6 +30,7 @@ class PartFeed:
         call: the deadline of the Submit call that feeds the part, unset until a later call takes its place; None: there
             is no call.
         instance: of the submitter whose call it is; 0: the submitter has none.
+        stream: the name of its samples; empty: the submitter has given none.
         ended: whether a call has ended the part, all samples of which are accepted.
         waiting_bytes: of the samples that wait for their turn, or for room: one message at most.
         seen: when the last call ended, on the monotonic clock.
@@ -36,6 +38,7 @@ class PartFeed:
 
     call: asyncio.Timeout | None = None
     instance: int = 0
+    stream: str = ""
     ended: bool = False
     waiting_bytes: int = 0
     seen: float = field(default_factory=time.monotonic)
@@ -91,15 +94,15 @@ class Submission:
         self._moved = time.monotonic()  # when the turn came to its part, or samples of it were last accepted
         self._logging: asyncio.Task[None] | None = None
 
-    def resume(self, logged: Sequence[tuple[int, SampleBatch]], *, closed: bool) -> None:
-        """Queues the samples that an earlier dispatcher logged, with their parts; `closed` if the stream ends there."""
-        for part, batch in logged:
-            self._put(batch, part)
+    def resume(self, logged: Sequence[LoggedSamples], *, closed: bool) -> None:
+        """Queues the samples that an earlier dispatcher logged; `closed` if the stream ends there."""
+        for each in logged:
+            self._put(each.batch, each.part, each.stream)
         if closed:
             self._samples.close()
 
     @asynccontextmanager
-    async def submitter(self, part: int | None = None, instance: int = 0) -> AsyncIterator[int]:
+    async def submitter(self, part: int | None = None, instance: int = 0, stream: str = "") -> AsyncIterator[int]:
         """Reserves a part of the stream for one call: batches of two calls would have no defined order.
 
         A later call of the same submitter takes the place of its former one, which ends before: a network that falls
@@ -108,17 +111,21 @@ class Submission:
         Args:
             part: the part that the caller names; None: the only one.
             instance: of the submitter; 0: it has none.
+            stream: says which samples the part has, as `JobSpec.stream`; empty: the caller answers for it.
 
         Yields:
             The number of the part.
 
         Raises:
-            InvalidArgument: there is no such part, or there are several and the caller names none.
-            FailedPrecondition: a call of another submitter holds the part, or the job failed.
+            InvalidArgument: there is no such part, or there are several and the caller names none; or the name is too
+                long.
+            FailedPrecondition: a call of another submitter holds the part; or its accepted samples are other ones; or
+                the job failed.
             Unavailable: a later call of the submitter takes the place of this one; or the dispatcher is stopping.
         """
         self._lifecycle.raise_if_failed()
         number = self._number_of(part)
+        self._check_stream(number, stream)
         feed = self.feeds[number]
         while (former := feed.call) is not None:
             if not instance or instance != feed.instance:
@@ -128,7 +135,7 @@ class Submission:
             feed.end_call()
             await self._lifecycle.wait_until(lambda: feed.call is not former)
         feed.call = call = asyncio.timeout(None)
-        feed.instance = instance
+        feed.instance, feed.stream = instance, stream
         try:
             async with call:
                 yield number
@@ -288,6 +295,17 @@ class Submission:
             )
         return part or 0
 
+    def _check_stream(self, part: int, stream: str) -> None:
+        """Raises FailedPrecondition if the accepted samples of a part have another name."""
+        if len(stream) > MAX_STREAM_NAME:
+            raise InvalidArgument(f"stream has {len(stream)} characters, and at most {MAX_STREAM_NAME} are allowed")
+        accepted = self._samples.place.parts[part]
+        if stream and accepted.stream and stream != accepted.stream:
+            raise FailedPrecondition(
+                f"{self._named(part)} has {accepted.samples} samples of {accepted.stream}, and these are {stream}: "
+                "submit the former again, and it goes on behind them"
+            )
+
     def _named(self, part: int) -> str:
         """Names a part of the stream for people."""
         return f"job {self._job.name}" if len(self.feeds) == 1 else f"part {part} of job {self._job.name}"
@@ -303,7 +321,7 @@ class Submission:
         that are not in the queue would be trained only after a restart.
         """
         if self._checkpoints is None:
-            self._put(batch, part)
+            self._put(batch, part, self.feeds[part].stream)
             return
         logs = self._log_then_put(batch, message, part, self._checkpoints)
         self._logging = logging = asyncio.create_task(logs, name="log_samples")
@@ -324,15 +342,16 @@ class Submission:
         if batch is not None:
             message = encode_batch(batch) if message is None else message
             message.part = part
+            message.stream = self.feeds[part].stream
             entry = LogEntry(self._samples.taken, len(batch), message.SerializeToString())
         await self._log(entry, checkpoints)
-        self._put(batch, part)
+        self._put(batch, part, message.stream if message is not None else "")
 
-    def _put(self, batch: SampleBatch | None, part: int) -> None:
+    def _put(self, batch: SampleBatch | None, part: int, stream: str) -> None:
         if batch is None:
             self._samples.close()
         else:
-            self._samples.put(batch, part)
+            self._samples.put(batch, part, stream)
             self._moved = time.monotonic()
             for feed, merged in zip(self.feeds, self._samples.place.parts, strict=True):
                 feed.ended |= merged.ended

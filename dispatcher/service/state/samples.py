@@ -85,11 +85,11 @@ class SampleQueue:
         fits = self.pending + len(batch) <= self._limit and self.pending_bytes + batch.nbytes <= self._limit_bytes
         return self.pending < self._batch_size or fits
 
-    def put(self, batch: SampleBatch, part: int = 0) -> None:
-        """Adds a batch of a part of the stream, of no more samples than are left of the part's turn."""
+    def put(self, batch: SampleBatch, part: int = 0, stream: str = "") -> None:
+        """Adds a batch of a part, named `stream`, of no more samples than are left of the part's turn."""
         if len(batch):
             self._batches.append(batch)
-            begin = self.place.at(part, batch.source)
+            begin = self.place.at(part, batch.source, stream)
             if self._keep:
                 self._places.append(begin)
             self._lags[part] = None if batch.source is None else batch.source.lag

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,9 @@ async def test_a_part_waits_for_the_job_and_is_submitted_with_its_columns(dispat
         *_, submitted, (told, count) = await asyncio.gather(*(worker.train() for worker in workers), part, submission)
     assert (submitted, told.name, count) == (24, JOB.name, 40)
     assert await submit_part(dispatcher.client, PART, 1) == (told, 40)  # repeated, it finds that all is there
+    other = replace(PART, data="synthetic:zipf?samples=40&fields=3&skew=1.3")
+    with pytest.raises(FailedPrecondition, match=r"has 40 samples of synthetic:zipf \(options .*, and these are synth"):
+        await submit_part(dispatcher.client, other, 1)
 
 
 async def test_a_part_that_the_job_lacks_is_refused_and_a_job_that_ends_is_told(dispatcher: Dispatcher) -> None:

@@ -185,6 +185,48 @@ async def test_a_dispatcher_that_takes_over_goes_on_in_the_same_turn(
         assert state.samples_submitted == sum(LENGTHS)
 
 
+async def test_other_samples_than_those_of_a_part_are_refused_in_every_life_of_the_dispatcher(
+    start_dispatcher: StartDispatcher, tmp_path: Path
+) -> None:
+    """The name of the part comes from its call at first, then from the log, and then from a checkpoint."""
+    settings = ParameterServerSettings(metrics_port=None, grace_seconds=0, checkpoint_dir=tmp_path)
+
+    async def open_part(_: Taken) -> AsyncIterator[SampleBatch]:
+        yield samples(12)
+        await asyncio.Event().wait()
+
+    async def refuses(dispatcher: Dispatcher) -> None:
+        accepted = r"part 1 of job flights has 12 samples of its south, and these are its north: submit the former"
+        with pytest.raises(FailedPrecondition, match=accepted):
+            await dispatcher.client.feed(job.name, open_part, part=1, stream="its north")
+
+    async with parameter_server(settings) as served, asyncio.timeout(SECONDS):
+        job = job_with(submitters=2, parameter_servers=(served.address,), checkpoint_every=2)
+        first = await start_dispatcher()
+        await first.client.create_job(job)
+        calls = [
+            asyncio.create_task(first.client.feed(job.name, open_part, part=number, stream=stream))
+            for number, stream in enumerate(("", "its south"))
+        ]
+        await state_when(first.client, lambda state: state.samples_submitted == 24)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await refuses(first)
+        await first.stop()
+        second = await start_dispatcher()
+        await second.client.create_job(job)
+        await refuses(second)
+        training = [asyncio.create_task(second.worker(f"edge-{slot}").train()) for slot in range(job.workers)]
+        await state_when(second.client, lambda state: state.checkpoint == 2)
+        await second.dismiss()
+        await second.stop()
+        await asyncio.gather(*training, return_exceptions=True)
+        third = await start_dispatcher()
+        await third.client.create_job(job)
+        await refuses(third)
+
+
 async def test_a_submitter_is_refused_by_the_name_of_its_part(dispatcher: Dispatcher) -> None:
     job, client = job_with(submitters=2), dispatcher.client
     await client.create_job(job)

@@ -14,7 +14,9 @@ from esd.services.domain.sources import SourcePosition
 from esd.services.domain.stream_parts import StreamPart, StreamPlace
 
 WORKER = SavedWorker("w", 1e6, 50, TransferCounts(3), PhaseTimes(0.5))
-PLACE = StreamPlace((StreamPart(4, 400, SourcePosition("7-0", behind=2)), StreamPart(3, 240, ended=True)), given=1)
+PLACE = StreamPlace(
+    (StreamPart(4, 400, SourcePosition("7-0", behind=2)), StreamPart(3, 240, ended=True, stream="its south")), given=1
+)
 WRITTEN = Manifest({"name": "flights", "batch_size": 7}, 20, 640, (WORKER,), place=PLACE)
 
 

@@ -27,7 +27,7 @@ def entry(position, count):
 
 def resumed(samples, entries):
     logged, closed = samples_after(Manifest({}, samples=samples), entries)
-    return [number for _, batch in logged for number in batch.by_field[:, 0].tolist()], closed
+    return [number for each in logged for number in each.batch.by_field[:, 0].tolist()], closed
 
 
 @pytest.mark.parametrize("samples", range(4, 13))
