@@ -9,32 +9,28 @@ from pydantic import AfterValidator, Field
 from esd.lanes.greeting import MOST_LANES
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.logs import LogLevel
-from esd.services.runtime.settings import Address, Congestion, PortOrOff, Settings, split_address
-
-
-def _named(address: str) -> str:
-    host, _ = split_address(address)
-    host.encode("idna")  # UnicodeError is a ValueError
-    return address
+from esd.services.runtime.settings import (
+    Address,
+    Addresses,
+    Congestion,
+    PortOrOff,
+    Settings,
+    split_address,
+    split_addresses,
+)
 
 
 def _address_or_none(address: str) -> str:
-    return _named(address) if address else ""
-
-
-def _services(listed: str) -> list[str]:
-    return [_named(address.strip()) for address in listed.split(",")] if listed else []
-
-
-def _services_or_none(listed: str) -> str:
-    return ",".join(_services(listed))
+    if address:
+        split_address(address)
+    return address
 
 
 class LanesSettings(Settings, env_prefix="ESD_LANES_"):
     """Settings of `esd serve lanes`."""
 
     listen: Address = Field("127.0.0.1:0", description="host:port of the end; port 0 takes any free one")
-    to: Annotated[str, AfterValidator(_services_or_none)] = Field(
+    to: Addresses = Field(
         "",
         description="makes it a far end: host:port of the services to which it passes connections on, as clients write "
         "them, separated by commas",
@@ -64,4 +60,4 @@ class LanesSettings(Settings, env_prefix="ESD_LANES_"):
                 f"set either {self.variable('to')}, at the end beside the services, or {self.variable('via')}, at the "
                 "end beside the workers"
             )
-        return frozenset(_services(self.to))
+        return frozenset(split_addresses(self.to))

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from esd.services.runtime.quantities import Size
 from esd.services.runtime.roles import Role
-from esd.services.runtime.settings import PortOrOff, ServerSettings, split_address
-
-
-def _addresses(listed: str) -> str:
-    for address in _split(listed):
-        split_address(address)
-    return listed
-
-
-def _split(listed: str) -> tuple[str, ...]:
-    return tuple(address.strip() for address in listed.split(",")) if listed else ()
-
-
-Addresses = Annotated[str, AfterValidator(_addresses)]
+from esd.services.runtime.settings import Addresses, PortOrOff, ServerSettings, split_addresses
 
 
 class ModelSettings(ServerSettings, env_prefix="ESD_MODEL_"):
@@ -69,4 +55,4 @@ class ModelSettings(ServerSettings, env_prefix="ESD_MODEL_"):
     @property
     def servers(self) -> tuple[str, ...]:
         """The addresses in `fresh`."""
-        return _split(self.fresh)
+        return split_addresses(self.fresh)

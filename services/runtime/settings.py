@@ -51,14 +51,30 @@ class SettingsError(InvalidArgument):
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Returns host and port of `host:port` or `[ipv6]:port`. Raises ValueError if the address has neither form."""
+    """Returns host and port of `host:port` or `[ipv6]:port`.
+
+    Raises:
+        ValueError: the address has neither form, or the name of the host is none that could be looked up.
+    """
     host, colon, port = address.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not (colon and bare and port.isdecimal() and int(port) < 2**16) or (":" in bare) != (host != bare):
         raise ValueError(
             f"{address!r} is not host:port with a port in 0..65535, such as 127.0.0.1:50051 or [::1]:50051"
         )
+    try:
+        bare.encode("idna")
+    except UnicodeError as error:
+        raise ValueError(f"{address!r} names no host: {error}") from error
     return bare, int(port)
+
+
+def split_addresses(listed: str) -> tuple[str, ...]:
+    """Returns the addresses that commas separate; none of an empty text. Raises ValueError as `split_address`."""
+    addresses = tuple(address.strip() for address in listed.split(",")) if listed else ()
+    for address in addresses:
+        split_address(address)
+    return addresses
 
 
 def join_address(host: str, port: int | str) -> str:
@@ -69,6 +85,10 @@ def join_address(host: str, port: int | str) -> str:
 def _address(value: str) -> str:
     split_address(value)
     return value
+
+
+def _addresses(listed: str) -> str:
+    return ",".join(split_addresses(listed))
 
 
 def _port_or_off(value: object) -> object:
@@ -92,6 +112,7 @@ def _readable(path: Path) -> Path:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+Addresses = Annotated[str, AfterValidator(_addresses)]
 PortOrOff = Annotated[Annotated[int, Field(ge=0, lt=2**16)] | None, BeforeValidator(_port_or_off)]
 ReadableFile = Annotated[Path, AfterValidator(_readable)]
 ListedClients = Annotated[str, AfterValidator(_roles_by_name)]

@@ -83,10 +83,13 @@ def test_a_switch_has_an_opposite_and_a_worker_takes_its_place_from_flags() -> N
     assert told.count("ESD_WORKER_") == 1
 
 
-@pytest.mark.parametrize("dispatcher", ["10.0.0.1", "10.0.0.1:http"])
-def test_an_address_that_is_none_is_one_mistake_of_several(dispatcher: str) -> None:
+@pytest.mark.parametrize(
+    ("dispatcher", "reason"),
+    [("10.0.0.1", "is not host:port"), ("10.0.0.1:http", "is not host:port"), ("head..lan:50051", "names no host")],
+)
+def test_an_address_that_is_none_is_one_mistake_of_several(dispatcher: str, reason: str) -> None:
     told = refusal("worker", "--name", "edge-1", "--link", "1e6", "--dispatcher", dispatcher)
-    assert f"ESD_WORKER_DISPATCHER={dispatcher}: '{dispatcher}' is not host:port" in told
+    assert f"ESD_WORKER_DISPATCHER={dispatcher}: '{dispatcher}' {reason}" in told
     assert "ESD_WORKER_CACHE_ROWS must be set" in told
     assert "Traceback" not in told
 
