@@ -16,10 +16,7 @@ from typing import Any
 
 import yaml
 
-from esd.dispatcher.service.settings import DispatcherSettings
-from esd.ps_server.service.settings import ParameterServerSettings
-from esd.services.runtime.settings import PeerSettings, ServerSettings, explain
-from esd.worker.service.settings import WorkerSettings
+from esd.cluster.further import further_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = Path("deploy/chart")
@@ -27,20 +24,6 @@ README = CHART / "README.md"
 SCHEMA = CHART / "values.schema.json"
 BEGIN = "<!-- written by `make services` from values.yaml; do not edit -->\n"
 END = "<!-- end of what `make services` writes -->\n"
-
-_SETTINGS: dict[str, type[ServerSettings]] = {
-    "ps": ParameterServerSettings,
-    "dispatcher": DispatcherSettings,
-    "worker": WorkerSettings,
-}
-
-# The settings that the chart gives by other values.
-_BY_THE_CHART = {
-    *PeerSettings.model_fields,
-    *("listen", "metrics_port", "page_port", "tls_clients", "tls_peer_name"),
-    *("store", "store_password_file", "store_tls_ca", "checkpoint_dir", "shard", "shards"),
-    *("name", "dispatcher", "link", "shape_link", "device", "code", "advertise_host"),
-}
 
 _NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 40}
 _KEY = re.compile(r"^( *)([\w-]+):(?: |$)")
@@ -141,7 +124,7 @@ def _property(value: Value, whole: dict[str, Any]) -> dict[str, Any]:
         if name == "schema":
             described |= json.loads(text)
         elif name == "settings":
-            described |= {"additionalProperties": False, "properties": _settings(_SETTINGS[text])}
+            described |= {"additionalProperties": False, "properties": _settings(text)}
         elif name == "pod":
             described |= {"additionalProperties": False, "properties": whole["properties"]["pod"]["properties"]}
         elif name == "workers":
@@ -158,12 +141,11 @@ def _type(default: Any) -> dict[str, Any]:
     return {"type": names[type(default)]}
 
 
-def _settings(settings: type[ServerSettings]) -> dict[str, Any]:
+def _settings(service: str) -> dict[str, Any]:
     """Returns the settings of a service that values may have. The service itself checks the values."""
     return {
-        each.field: {"description": each.meaning, "type": ["string", "number", "boolean"]}
-        for each in explain(settings)
-        if each.field not in _BY_THE_CHART
+        name: {"description": meaning, "type": ["string", "number", "boolean"]}
+        for name, meaning in further_settings(service).items()
     }
 
 

@@ -8,6 +8,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from esd.cluster.further import OfDispatcher, OfParameterServer, OfWorker
 from esd.cluster.services import SERVICES
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.sites import LONGEST_SITE
@@ -38,6 +39,7 @@ class Host(_Section):
         cache_rows: of its worker.
         memory: limit of its worker, bytes, written 2g.
         gpus: 1: its worker trains on a GPU.
+        settings: of its worker, by name, which win over the settings of all workers.
     """
 
     name: str = Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$")
@@ -50,6 +52,7 @@ class Host(_Section):
     cache_rows: int = Field(int(SERVICES.worker.settings["cache_rows"]), ge=1)
     memory: Size = SERVICES.worker.memory
     gpus: int = Field(0, ge=0, le=1)
+    settings: OfWorker = {}
 
 
 class Ports(_Section):
@@ -81,6 +84,14 @@ class MemoryLimits(_Section):
         return self.redis // 2
 
 
+class FurtherSettings(_Section):
+    """Settings of the services, by the names of `esd serve`, beside those that follow from the other keys."""
+
+    ps_server: OfParameterServer = {}
+    dispatcher: OfDispatcher = {}
+    worker: OfWorker = {}
+
+
 class Cluster(_Section):
     """A cluster file: all machines, and their common settings.
 
@@ -95,6 +106,7 @@ class Cluster(_Section):
         hosts: the machines.
         ports: of the services.
         memory: limits of the containers on the head; a worker's limit is its host's.
+        settings: further ones of the services.
     """
 
     name: str = Field("esd", pattern=r"^[a-z0-9][a-z0-9_-]*$")
@@ -107,6 +119,7 @@ class Cluster(_Section):
     hosts: tuple[Host, ...] = Field(min_length=1)
     ports: Ports = Ports()
     memory: MemoryLimits = MemoryLimits()
+    settings: FurtherSettings = FurtherSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -122,6 +135,8 @@ class Cluster(_Section):
                 raise ValueError(f"host {host.name} has a lan and no link: only workers have a second network")
             if host.site is not None and host.link is None:
                 raise ValueError(f"host {host.name} has a site and no link: only workers have sites")
+            if host.settings and host.link is None:
+                raise ValueError(f"host {host.name} has settings and no link: they would be of its worker")
             if host.site_values is not None and host.site is None:
                 raise ValueError(f"host {host.name} has site_values and no site, of which they would be")
         return self
@@ -162,5 +177,7 @@ def read_cluster(path: Path) -> Cluster:
 
 def _keys(place: Place) -> Iterable[str]:
     """Returns the keys that the values at a place of the file may have."""
-    kinds: dict[str | int, type[_Section]] = {"hosts": Host, "ports": Ports, "memory": MemoryLimits}
+    kinds: dict[str | int, type[_Section]] = {
+        "hosts": Host, "ports": Ports, "memory": MemoryLimits, "settings": FurtherSettings,
+    }  # fmt: skip
     return (kinds[place[0]] if place else Cluster).model_fields

@@ -139,6 +139,7 @@ def _parameter_server(cluster: Cluster, secrets: Mapping[str, Files] | None) -> 
         service.command,
         service.environment(head.address, {"grpc": ports.ps_server, "metrics": ports.ps_server_metrics})
         | _passed()
+        | _further("ESD_PS", cluster.settings.ps_server)
         | {"ESD_PS_STORE": f"redis://127.0.0.1:{ports.redis}/0"}
         | password
         | _secured("ESD_PS", secrets),
@@ -159,7 +160,10 @@ def _dispatcher(cluster: Cluster, secrets: Mapping[str, Files] | None) -> Contai
         f"{service.image}:{cluster.version}",
         _USER,
         service.command,
-        service.environment(head.address, served) | _passed() | _secured("ESD_DISPATCHER", secrets),
+        service.environment(head.address, served)
+        | _passed()
+        | _further("ESD_DISPATCHER", cluster.settings.dispatcher)
+        | _secured("ESD_DISPATCHER", secrets),
         cluster.memory.dispatcher,
         _probe(address),
         service.health_seconds,
@@ -178,6 +182,7 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, c
         service.command,
         service.environment(host.address, {"grpc": ports.worker, "metrics": ports.worker_metrics})
         | _passed()
+        | _further("ESD_WORKER", {**cluster.settings.worker, **host.settings})
         | {
             "ESD_WORKER_NAME": host.name,
             "ESD_WORKER_DISPATCHER": join_address(cluster.head_host.address, ports.dispatcher),
@@ -204,6 +209,10 @@ def _worker(cluster: Cluster, host: Host, secrets: Mapping[str, Files] | None, c
 def _passed() -> dict[str, str]:
     """Returns the variables that services take over from the environment of this command."""
     return {name: os.environ[name] for name in SERVICES.passed if name in os.environ}
+
+
+def _further(prefix: str, settings: Mapping[str, object]) -> dict[str, str]:
+    return {f"{prefix}_{name}".upper(): str(value) for name, value in settings.items()}
 
 
 def _secret_files(service: str, secrets: Mapping[str, Files] | None) -> dict[str, Files]:

@@ -72,7 +72,7 @@ def test_a_cluster_s_file_is_described() -> None:
     assert keys(described) == set(Cluster.model_fields)
     example = tomllib.loads((ROOT / "deploy" / "cluster.toml").read_text())
     assert set(example) <= set(described["properties"])
-    of_hosts = {*example["hosts"][1], "lan", "site", "site_values"}  # the example has the last three as comments
+    of_hosts = {*example["hosts"][1], "lan", "site", "site_values", "settings"}  # the last four are comments there
     assert of_hosts == keys(described["$defs"]["Host"])
 
 

@@ -65,6 +65,41 @@ def settings_of(worker: Container) -> dict[str, str]:
     return {field: worker.environment[f"ESD_WORKER_{field.upper()}"] for field in named}
 
 
+def test_services_get_further_settings_by_name(tmp_path: Path) -> None:
+    further = """settings = {congestion = "cubic"}
+[settings.worker]
+congestion = "reno"
+peer_timeout = 90
+[settings.ps_server]
+window_bytes = "8m"
+[settings.dispatcher]
+log_level = "debug"
+"""
+    _, server, dispatcher, worker = containers_of(read_cluster(write(tmp_path, MINIMAL + further)))
+    assert worker.environment["ESD_WORKER_CONGESTION"] == "cubic"  # of its host
+    assert worker.environment["ESD_WORKER_PEER_TIMEOUT"] == "90"
+    assert server.environment["ESD_PS_WINDOW_BYTES"] == "8m"
+    assert "ESD_PS_CONGESTION" not in server.environment
+    assert dispatcher.environment["ESD_DISPATCHER_LOG_LEVEL"] == "debug"  # in place of every service's own
+
+
+@pytest.mark.parametrize(
+    ("further", "mistake"),
+    [
+        ('[settings.worker]\ncongestoin = "reno"', "settings.worker: there is no setting 'congestoin'.*'congestion'"),
+        ('[settings.worker]\nlink = "1g"', "settings.worker: there is no setting 'link' to give here"),
+        ("settings = {cache_rows = 9}", "settings: there is no setting 'cache_rows' to give here"),
+        ("[settings.redis]\nport = 9", "settings: there is no key 'redis'"),
+        ("[settings.worker]\npeer_timeout = [9]", "settings.worker.peer_timeout"),
+    ],
+)  # fmt: skip
+def test_settings_that_a_service_lacks_or_the_file_gives_otherwise_are_refused(
+    tmp_path: Path, further: str, mistake: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=mistake):
+        read_cluster(write(tmp_path, MINIMAL + further))
+
+
 def test_the_example_names_the_defaults(tmp_path: Path) -> None:
     example, minimal = read_cluster(EXAMPLE), read_cluster(write(tmp_path, MINIMAL))
     for name in ("ports", "memory", "version", "redis_image", "tls"):
