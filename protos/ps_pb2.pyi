@@ -510,20 +510,22 @@ class SumMember(_message.Message):
     def __init__(self, table: _Optional[str] = ..., epoch: _Optional[int] = ..., worker: _Optional[int] = ..., members: _Optional[int] = ..., more_members: _Optional[int] = ..., wait_ms: _Optional[int] = ..., instance: _Optional[int] = ..., resumes: _Optional[bool] = ...) -> None: ...
 
 class SumPiece(_message.Message):
-    __slots__ = ("iteration", "number", "start", "length", "type", "values")
+    __slots__ = ("iteration", "number", "start", "length", "type", "values", "unwanted")
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
+    UNWANTED_FIELD_NUMBER: _ClassVar[int]
     iteration: int
     number: int
     start: int
     length: int
     type: SumType
     values: bytes
-    def __init__(self, iteration: _Optional[int] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., length: _Optional[int] = ..., type: _Optional[_Union[SumType, str]] = ..., values: _Optional[bytes] = ...) -> None: ...
+    unwanted: bool
+    def __init__(self, iteration: _Optional[int] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., length: _Optional[int] = ..., type: _Optional[_Union[SumType, str]] = ..., values: _Optional[bytes] = ..., unwanted: _Optional[bool] = ...) -> None: ...
 
 class SumFarewell(_message.Message):
     __slots__ = ()

@@ -338,7 +338,8 @@ class ParameterServerServicer:
     def Sum(self, request_iterator, context):
         """Sums vectors over the workers of an epoch: gradients of dense parameters and of replicated rows, and changes of
         buffers. The first message of a worker names its group, and all later ones have pieces of its vectors; the first
-        message of the server reports that all members have come, and all later ones have pieces of the sums. All members
+        message of the server reports that all members have come, and all later ones have pieces of the sums; of a sum that a
+        worker does not want, it gets the name alone. All members
         send the same pieces, apart from their values, in the same order, but may divide them into messages differently. With several servers, piece p of a vector belongs
         to server p modulo the number of servers. A piece has a sixteenth of its vector's bytes, rounded up to a multiple of
         65,536, and 524,288 at most; the last of a vector has the rest.

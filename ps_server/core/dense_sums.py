@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,19 @@ from numpy.typing import NDArray
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.sum_pieces import PieceName, SumPiece, piece_values
 from esd.services.domain.worker_set import WorkerSet
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A piece of a sum, which is complete.
+
+    Attributes:
+        piece: its place and values.
+        unwanted: slots of the members that have no use for it.
+    """
+
+    piece: SumPiece
+    unwanted: frozenset[int]
 
 
 class DenseSums:
@@ -55,7 +69,7 @@ class DenseSums:
         lacking = [slot for slot, sent in zip(self._members, self._sent, strict=True) if sent == self._before]
         return str(self._open[0].name), lacking
 
-    def add(self, slot: int, piece: SumPiece) -> SumPiece | None:
+    def add(self, slot: int, piece: SumPiece) -> Sum | None:
         """Takes the next piece of a member; returns the sum when it was the last addend.
 
         Raises:
@@ -74,13 +88,15 @@ class DenseSums:
         self._sent[rank] += 1
         current = self._open[place]
         self.held += current.add(rank, values)
+        if not piece.wanted:
+            current.unwanted.add(slot)
         if current.added < len(self._members):
             return None
         self._open.popleft()  # all earlier sums are complete, since every member sends its pieces in order
         self._before += 1
         if current.total is not None:
             self.held -= current.total.nbytes
-        return SumPiece(name, current.total)
+        return Sum(SumPiece(name, current.total), frozenset(current.unwanted))
 
     def _begin(self, slot: int, name: PieceName) -> None:
         """Opens the sum of a piece that no other member has sent. Raises InvalidArgument if it is not the next one."""
@@ -104,12 +120,14 @@ class _OpenSum:
         name: its place.
         added: number of members whose values are in `total`, which are the first ones.
         total: the sum of their values; None: all are zeros.
+        unwanted: slots of the members that have no use for it.
     """
 
     def __init__(self, name: PieceName) -> None:
         self.name = name
         self.added = 0
         self.total: NDArray[Any] | None = None
+        self.unwanted: set[int] = set()
         self._owned = False  # whether `total` is an array of its own, and not the message of a member
         self._waiting: dict[int, NDArray[Any] | None] = {}
 

@@ -4,9 +4,34 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
 
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSum:
+    """One encoded sum.
+
+    Attributes:
+        data: for the members that want it.
+        name: for the others, the same without values; empty if there are none.
+        unwanted: slots of these others.
+    """
+
+    data: bytes
+    name: bytes = b""
+    unwanted: frozenset[int] = frozenset()
+
+    @property
+    def size(self) -> int:
+        """The bytes of both messages."""
+        return len(self.data) + len(self.name)
+
+    def message(self, slot: int) -> bytes:
+        """Returns the message for a member."""
+        return self.name if slot in self.unwanted else self.data
 
 
 class SumLog:
@@ -23,7 +48,7 @@ class SumLog:
     def __init__(self, members: Iterable[int]) -> None:
         self.first = 0
         self.bytes = 0
-        self._sums: deque[bytes] = deque()
+        self._sums: deque[LoggedSum] = deque()
         self._received = dict.fromkeys(members, 0)  # by slot, the number of sums that the member has
 
     @property
@@ -31,24 +56,25 @@ class SumLog:
         """The number of the next sum."""
         return self.first + len(self._sums)
 
-    def append(self, data: bytes) -> None:
+    def append(self, each: LoggedSum) -> None:
         """Keeps the next sum."""
-        self._sums.append(data)
-        self.bytes += len(data)
+        self._sums.append(each)
+        self.bytes += each.size
 
-    def fitting(self, number: int, size: int) -> list[bytes]:
-        """Returns a sum, whose number is in first..end - 1, and the next ones, up to so many bytes in all."""
+    def fitting(self, slot: int, number: int, size: int) -> list[bytes]:
+        """Returns a sum for a member, whose number is in first..end - 1, and the next ones, up to so many bytes."""
         found: list[bytes] = []
-        for data in islice(self._sums, number - self.first, None):
+        for each in islice(self._sums, number - self.first, None):
+            data = each.message(slot)
             size -= len(data)
             if found and size < 0:
                 break
             found.append(data)
         return found
 
-    def bytes_from(self, number: int) -> int:
-        """Returns the bytes of a sum and of all later ones."""
-        return sum(map(len, islice(self._sums, number - self.first, None)))
+    def bytes_from(self, slot: int, number: int) -> int:
+        """Returns the bytes of a sum and of all later ones for a member."""
+        return sum(len(each.message(slot)) for each in islice(self._sums, number - self.first, None))
 
     def confirm(self, slot: int, received: int, sent: int) -> None:
         """Records how many sums a member has, and drops the sums that all members have.
@@ -89,10 +115,10 @@ class SumLog:
 
     def drop_first(self) -> int:
         """Drops the first sum, and returns its bytes."""
-        data = self._sums.popleft()
+        size = self._sums.popleft().size
         self.first += 1
-        self.bytes -= len(data)
-        return len(data)
+        self.bytes -= size
+        return size
 
     def _drop_received(self) -> None:
         needed = min(self._received.values(), default=self.end)

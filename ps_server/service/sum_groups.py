@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from esd.ps_server.core.dense_sums import DenseSums
-from esd.ps_server.core.sum_log import SumLog
+from esd.ps_server.core.dense_sums import DenseSums, Sum
+from esd.ps_server.core.sum_log import LoggedSum, SumLog
 from esd.ps_server.service.sum_streams import SumMemory, SumStream
 from esd.services.domain.errors import DeadlineExceeded, EsdError, FailedPrecondition, Unavailable
 from esd.services.domain.sum_pieces import SumMember, SumPiece
@@ -106,10 +107,10 @@ class SumGroup:
         for piece in pieces:
             total = self.sums.add(stream.slot, piece)
             if total is not None:
-                data = encode_sum(total)
-                self._log.append(data)
+                logged = LoggedSum(encode_sum(total.piece), _name_of(total), total.unwanted)
+                self._log.append(logged)
                 for each in self.streams.values():
-                    each.extend(len(data))
+                    each.extend(len(logged.message(each.slot)))
         self._last_sign = self._loop.time()
         self._account()
         self._fail_if_left()
@@ -223,6 +224,11 @@ class SumGroup:
             )
             return
         self._set_watch()
+
+
+def _name_of(total: Sum) -> bytes:
+    """Returns the message of a sum to the members that do not want it; empty if all do."""
+    return encode_sum(replace(total.piece, values=None, wanted=False)) if total.unwanted else b""
 
 
 def _slots(slots: Iterable[int]) -> str:

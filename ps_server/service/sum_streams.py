@@ -101,7 +101,7 @@ class SumStream:
         self.slot = slot
         self.next = number
         self.reached = number
-        self.unsent = log.bytes_from(number)
+        self.unsent = log.bytes_from(slot, number)
         self._log = log
         self._sent = sent
         self._welcome = b""  # unless it is sent
@@ -170,7 +170,7 @@ class SumStream:
         """Writes the welcome, or the sums that wait, as far as they fit a message."""
         message = self._welcome
         if not message:
-            sums = self._log.fitting(self.next, MAX_MESSAGE_BYTES)
+            sums = self._log.fitting(self.slot, self.next, MAX_MESSAGE_BYTES)
             message = b"".join(sums)
             self.reached = self.next + len(sums)
         await context.write(message)

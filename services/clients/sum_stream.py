@@ -42,6 +42,7 @@ class Vector:
         number: of the vector in the iteration.
         values: [v], of which each piece is replaced by its sum.
         zeros: whether all values are 0, so that they need not be sent.
+        wanted: whether the sum is wanted; else the values stay as they are.
         missing: number of pieces whose sums have not arrived.
         done: the result.
     """
@@ -50,6 +51,7 @@ class Vector:
     number: int
     values: NDArray[Any]
     zeros: bool
+    wanted: bool = True
     missing: int = 0
     done: Future[None] = field(default_factory=Future)
 
@@ -236,7 +238,7 @@ class SumStream:
             room -= 0 if values is None else values.nbytes
             if pieces and room < 0:
                 break
-            pieces.append(SumPiece(name, values))
+            pieces.append(SumPiece(name, values, vector.wanted))
         message = encode_pieces(pieces, self._received)
         await self._traffic.send_in_parts(len(message))
         self._traffic.sent(dense=len(message))

@@ -62,7 +62,7 @@ class SumClient:
             stream.run(patience)
         self._set_watch()
 
-    def start(self, iteration: int, vector: NDArray[Any], *, zeros: bool) -> Future[None]:
+    def start(self, iteration: int, vector: NDArray[Any], *, zeros: bool, wanted: bool = True) -> Future[None]:
         """Begins to replace a vector by its sum over all members; any one thread may call it.
 
         All members start vectors of the same lengths and types in the same order.
@@ -71,13 +71,14 @@ class SumClient:
             iteration: of the plan, which never falls.
             vector: [v], contiguous, float32, float64, int32 or int64, which the caller leaves alone until it is done.
             zeros: whether all values are 0, so that they need not be sent.
+            wanted: whether this worker has a use for the sum, and is sent it. Else `vector` stays as it is.
 
         Returns:
-            The result: done when the sum is in `vector`.
+            The result: done when all members have sent the vector, and the sum is in `vector` if it is wanted.
         """
         if iteration != self._iteration:
             self._iteration, self._number = iteration, 0
-        each = Vector(iteration, self._number, vector, zeros)
+        each = Vector(iteration, self._number, vector, zeros, wanted)
         self._number += 1
         if self._failure is not None:  # the loop may have ended with it
             self._end(each, self._failure)
@@ -134,8 +135,9 @@ class SumClient:
         """Records a piece of a sum."""
         if vector.done.done():  # it has failed
             return
-        place = slice(piece.name.start, piece.name.start + piece.name.values)
-        vector.values[place] = 0 if piece.values is None else piece.values
+        if vector.wanted:
+            place = slice(piece.name.start, piece.name.start + piece.name.values)
+            vector.values[place] = 0 if piece.values is None else piece.values
         vector.missing -= 1
         if not vector.missing:
             self._end(vector)

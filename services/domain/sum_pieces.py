@@ -86,10 +86,12 @@ class SumPiece:
     Attributes:
         name: its place.
         values: [name.values], of the name's dtype; None: all are zeros, which are not sent.
+        wanted: whether the member has a use for the sum; of a sum, whether its values are here.
     """
 
     name: PieceName
     values: NDArray[Any] | None
+    wanted: bool = True
 
 
 def piece_values(dtype: np.dtype[Any], length: int) -> int:

@@ -143,6 +143,7 @@ def _fields(piece: SumPiece) -> dict[str, Any]:
         "length": name.length,
         "type": _TYPES[name.dtype],
         "values": b"" if values is None else encode_array(values, name.dtype, "piece.values"),
+        "unwanted": not piece.wanted,
     }
 
 
@@ -164,4 +165,4 @@ def _piece(message: ps_pb2.SumPiece) -> SumPiece:
     values: NDArray[np.generic] | None = None
     if data:
         values = decode_array(data, dtype, (name.values,), "piece.values").astype(dtype, copy=False)
-    return SumPiece(name, values)
+    return SumPiece(name, values, not message.unwanted)

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from esd.ps_server.core.dense_sums import DenseSums
+from esd.ps_server.core.sum_log import LoggedSum, SumLog
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.sum_pieces import PIECE_BYTES, PieceName, SumPiece, pieces_of_shard
 from esd.services.domain.worker_set import WorkerSet
@@ -48,7 +49,7 @@ def vectors_of(rng: np.random.Generator) -> dict[int, list[SumPiece]]:
 
 def summed(sums: DenseSums, sent: dict[int, list[SumPiece]], order: list[int]) -> list[SumPiece]:
     left = {slot: iter(each) for slot, each in sent.items()}
-    return [total for slot in order if (total := sums.add(slot, next(left[slot]))) is not None]
+    return [total.piece for slot in order if (total := sums.add(slot, next(left[slot]))) is not None]
 
 
 def test_the_sum_has_the_same_bits_for_any_order_of_arrival() -> None:
@@ -79,8 +80,34 @@ def test_zeros_are_not_sent_and_count() -> None:
         assert none == [None, None]
         assert total is not None
         count = sum(each is not None for each in given)
-        assert (total.values is None) if not count else (total.values == count).all()
+        values = total.piece.values
+        assert (values is None) if not count else (values == count).all()
         assert (ones == 1).all()
+
+
+def test_a_sum_names_the_members_that_do_not_want_it_and_has_their_values() -> None:
+    (name,) = pieces_of_shard(0, 0, np.empty(3, np.float32), 0, 1)
+    for unwanted in ({1}, {2, 5}, set(MEMBERS), set()):
+        sums = DenseSums(MEMBERS, 0, 1)
+        given = [SumPiece(name, np.ones(3, np.float32), slot not in unwanted) for slot in MEMBERS]
+        *_, total = [sums.add(slot, piece) for slot, piece in zip(MEMBERS, given, strict=True)]
+        assert total is not None
+        assert total.unwanted == unwanted
+        assert total.piece.values is not None
+        assert (total.piece.values == 3).all()
+
+
+def test_a_log_counts_what_it_keeps_and_what_each_member_is_sent() -> None:
+    log = SumLog([0, 1])
+    log.append(LoggedSum(b"a sum", b"name", frozenset([1])))
+    log.append(LoggedSum(b"another"))
+    assert log.bytes == 5 + 4 + 7
+    assert (log.bytes_from(0, 0), log.bytes_from(1, 0), log.bytes_from(1, 1)) == (12, 11, 7)
+    assert log.fitting(0, 0, 100) == [b"a sum", b"another"]
+    assert log.fitting(1, 0, 11) == [b"name", b"another"]
+    assert log.fitting(1, 0, 10) == [b"name"]
+    assert log.drop_first() == 9
+    assert log.bytes == 7
 
 
 def test_some_member_is_always_due_and_what_waits_is_counted() -> None:
@@ -179,4 +206,4 @@ def test_a_sum_that_overflows_is_infinite_and_no_error() -> None:
     sums.add(0, huge)
     total = sums.add(1, huge)
     assert total is not None
-    assert np.isinf(total.values).all()
+    assert np.isinf(total.piece.values).all()
