@@ -48,6 +48,15 @@ class WorkerPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WORKER_PHASE_COMPUTE: _ClassVar[WorkerPhase]
     WORKER_PHASE_ALL_REDUCE: _ClassVar[WorkerPhase]
     WORKER_PHASE_FLUSH: _ClassVar[WorkerPhase]
+
+class DenseRole(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DENSE_ROLE_UNSPECIFIED: _ClassVar[DenseRole]
+    DENSE_ROLE_RESTS: _ClassVar[DenseRole]
+    DENSE_ROLE_GIVES: _ClassVar[DenseRole]
+    DENSE_ROLE_RETURNS: _ClassVar[DenseRole]
+    DENSE_ROLE_TRAINS_ON: _ClassVar[DenseRole]
+    DENSE_ROLE_RESTS_ON: _ClassVar[DenseRole]
 CRITERION_UNSPECIFIED: Criterion
 CRITERION_MIN2_MIN: Criterion
 CRITERION_MIN3_MIN: Criterion
@@ -74,6 +83,12 @@ WORKER_PHASE_PULL: WorkerPhase
 WORKER_PHASE_COMPUTE: WorkerPhase
 WORKER_PHASE_ALL_REDUCE: WorkerPhase
 WORKER_PHASE_FLUSH: WorkerPhase
+DENSE_ROLE_UNSPECIFIED: DenseRole
+DENSE_ROLE_RESTS: DenseRole
+DENSE_ROLE_GIVES: DenseRole
+DENSE_ROLE_RETURNS: DenseRole
+DENSE_ROLE_TRAINS_ON: DenseRole
+DENSE_ROLE_RESTS_ON: DenseRole
 
 class RecordEvaluationsRequest(_message.Message):
     __slots__ = ("job", "evaluations")
@@ -552,7 +567,7 @@ class CancelJobResponse(_message.Message):
     def __init__(self, cancelled: _Optional[bool] = ...) -> None: ...
 
 class RegisterWorkerRequest(_message.Message):
-    __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "instance", "least_samples", "most_samples", "wait_seconds", "lan_bytes_per_second", "site")
+    __slots__ = ("worker", "bandwidth_bytes_per_second", "cache_rows", "address", "instance", "least_samples", "most_samples", "wait_seconds", "lan_bytes_per_second", "site", "may_rest")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     CACHE_ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -563,6 +578,7 @@ class RegisterWorkerRequest(_message.Message):
     WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     LAN_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     SITE_FIELD_NUMBER: _ClassVar[int]
+    MAY_REST_FIELD_NUMBER: _ClassVar[int]
     worker: str
     bandwidth_bytes_per_second: float
     cache_rows: int
@@ -573,7 +589,8 @@ class RegisterWorkerRequest(_message.Message):
     wait_seconds: float
     lan_bytes_per_second: float
     site: str
-    def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., instance: _Optional[str] = ..., least_samples: _Optional[int] = ..., most_samples: _Optional[int] = ..., wait_seconds: _Optional[float] = ..., lan_bytes_per_second: _Optional[float] = ..., site: _Optional[str] = ...) -> None: ...
+    may_rest: bool
+    def __init__(self, worker: _Optional[str] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., address: _Optional[str] = ..., instance: _Optional[str] = ..., least_samples: _Optional[int] = ..., most_samples: _Optional[int] = ..., wait_seconds: _Optional[float] = ..., lan_bytes_per_second: _Optional[float] = ..., site: _Optional[str] = ..., may_rest: _Optional[bool] = ...) -> None: ...
 
 class RegisterWorkerResponse(_message.Message):
     __slots__ = ("lease_id", "heartbeat_seconds")
@@ -892,7 +909,7 @@ class GradientTransfers(_message.Message):
     def __init__(self, transfers: _Optional[_Union[Transfers, _Mapping]] = ..., contributors: _Optional[bytes] = ..., steps: _Optional[bytes] = ...) -> None: ...
 
 class IterationPlan(_message.Message):
-    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "dense_features", "positions", "first_id", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "forgotten", "forgotten_below", "discards", "labels_per_sample", "lengths", "weights", "groups", "reduced", "direct_pushes", "direct_push_peers", "direct_pulls", "direct_pull_peers", "first_initial_id", "initial_ids", "lists", "trace_parent", "references")
+    __slots__ = ("epoch", "iteration", "batch_size", "update_rows", "update_gradients", "evict_rows", "evict_gradients", "drops", "pulls", "samples", "fields", "dense_features", "positions", "first_id", "unique_ids", "unique_slots", "unique_versions", "unique_contributors", "inverse", "dense", "labels", "forgotten", "forgotten_below", "discards", "labels_per_sample", "lengths", "weights", "groups", "reduced", "direct_pushes", "direct_push_peers", "direct_pulls", "direct_pull_peers", "first_initial_id", "initial_ids", "lists", "trace_parent", "references", "dense_role")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -931,6 +948,7 @@ class IterationPlan(_message.Message):
     LISTS_FIELD_NUMBER: _ClassVar[int]
     TRACE_PARENT_FIELD_NUMBER: _ClassVar[int]
     REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    DENSE_ROLE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     iteration: int
     batch_size: int
@@ -969,21 +987,24 @@ class IterationPlan(_message.Message):
     lists: int
     trace_parent: str
     references: bytes
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., positions: _Optional[bytes] = ..., first_id: _Optional[int] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., reduced: _Optional[bytes] = ..., direct_pushes: _Optional[bytes] = ..., direct_push_peers: _Optional[bytes] = ..., direct_pulls: _Optional[bytes] = ..., direct_pull_peers: _Optional[bytes] = ..., first_initial_id: _Optional[int] = ..., initial_ids: _Optional[bytes] = ..., lists: _Optional[int] = ..., trace_parent: _Optional[str] = ..., references: _Optional[bytes] = ...) -> None: ...
+    dense_role: DenseRole
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., batch_size: _Optional[int] = ..., update_rows: _Optional[_Union[Transfers, _Mapping]] = ..., update_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., evict_rows: _Optional[_Union[Transfers, _Mapping]] = ..., evict_gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., drops: _Optional[_Union[Transfers, _Mapping]] = ..., pulls: _Optional[_Union[Transfers, _Mapping]] = ..., samples: _Optional[int] = ..., fields: _Optional[int] = ..., dense_features: _Optional[int] = ..., positions: _Optional[bytes] = ..., first_id: _Optional[int] = ..., unique_ids: _Optional[bytes] = ..., unique_slots: _Optional[bytes] = ..., unique_versions: _Optional[bytes] = ..., unique_contributors: _Optional[bytes] = ..., inverse: _Optional[bytes] = ..., dense: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., forgotten: _Optional[bytes] = ..., forgotten_below: _Optional[int] = ..., discards: _Optional[_Union[Transfers, _Mapping]] = ..., labels_per_sample: _Optional[int] = ..., lengths: _Optional[bytes] = ..., weights: _Optional[bytes] = ..., groups: _Optional[bytes] = ..., reduced: _Optional[bytes] = ..., direct_pushes: _Optional[bytes] = ..., direct_push_peers: _Optional[bytes] = ..., direct_pulls: _Optional[bytes] = ..., direct_pull_peers: _Optional[bytes] = ..., first_initial_id: _Optional[int] = ..., initial_ids: _Optional[bytes] = ..., lists: _Optional[int] = ..., trace_parent: _Optional[str] = ..., references: _Optional[bytes] = ..., dense_role: _Optional[_Union[DenseRole, str]] = ...) -> None: ...
 
 class FlushPlan(_message.Message):
-    __slots__ = ("epoch", "iteration", "rows", "gradients", "checkpoint")
+    __slots__ = ("epoch", "iteration", "rows", "gradients", "checkpoint", "stores_dense")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     GRADIENTS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    STORES_DENSE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     iteration: int
     rows: Transfers
     gradients: GradientTransfers
     checkpoint: bool
-    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., rows: _Optional[_Union[Transfers, _Mapping]] = ..., gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., checkpoint: _Optional[bool] = ...) -> None: ...
+    stores_dense: bool
+    def __init__(self, epoch: _Optional[int] = ..., iteration: _Optional[int] = ..., rows: _Optional[_Union[Transfers, _Mapping]] = ..., gradients: _Optional[_Union[GradientTransfers, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., stores_dense: _Optional[bool] = ...) -> None: ...
 
 class EndOfStream(_message.Message):
     __slots__ = ("iterations",)

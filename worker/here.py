@@ -23,7 +23,7 @@ class WorkerHere:
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
-        self._session = WorkerSession(settings, Training(model_of_job, torch.device(settings.device)))
+        self._session = WorkerSession(settings, Training(model_of_job, torch.device(settings.device), may_rest=True))
 
     def train(self) -> None:
         """Trains the job to its end, in the calling thread.

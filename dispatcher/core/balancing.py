@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from esd.dispatcher.core.feedback import ComputeTimes
 from esd.dispatcher.core.learned import Arrays, of, within
 from esd.dispatcher.core.mechanisms import Assignment, DispatchInput, Mechanism, WorkloadLimits
 from esd.dispatcher.core.workloads import BalancedWorkloads
+from esd.services.domain.dense_roles import DenseRole
 from esd.services.domain.jobs import JobSpec
 
 _REFINEMENTS = 3  # further decisions on one batch, at most
@@ -65,6 +67,7 @@ class Balancing:
         moving = costs.transfer_seconds * sizes.of_sample * _MISSING_SHARE
         self._guess = float(moving.min())  # seconds of computation per sample, until the first feedback
         self._summing = np.zeros(job.workers)  # seconds of dense sums on the link per iteration, [n]
+        self._sums: deque[NDArray[np.bool_]] = deque()  # of planned iterations, whose links carry one dense sum, [n]
         self._evicting = np.zeros(job.workers)  # seconds of evict pushes per sample, [n]
         self._balance = BalancedWorkloads(
             job.batch_size,
@@ -89,12 +92,14 @@ class Balancing:
 
         Args:
             seconds: for rows, plans and computation, float64 [n].
-            summing: of the dense sums on the links, float64 [n]; None: not known.
+            summing: of the dense sums on the links, float64 [n]; None: not known. The time of a worker that
+                rests, or carries the state of a return, is ignored: it tells nothing of the sums to come.
         """
         known = self._compute_times.known
         self._compute_times.update(seconds)
+        sums = self._sums.popleft() if self._sums else np.ones_like(self._summing, np.bool_)
         if summing is not None:
-            self._summing = self._summing + (_SMOOTHING if known else 1.0) * (summing - self._summing)
+            self._summing[sums] += (_SMOOTHING if known else 1.0) * (summing - self._summing)[sums]
         if not known:
             self._balance.forget()  # the paces so far followed from the guess
 
@@ -126,6 +131,7 @@ class Balancing:
         """Learns the planned transfers of an iteration."""
         workloads, costs = decision.workloads, decision.cost_model
         self._compute_times.plan(decision.link_seconds, workloads)
+        self._sums.append(np.isin(decision.roles, (DenseRole.TRAINS, DenseRole.TRAINS_ON)))
         if len(decision.assignment) < self._job.batch_size:
             return
         evicted = replace(Operations.none(len(workloads)), evict_push=decision.moved_bytes.evict_push)
@@ -137,13 +143,20 @@ class Balancing:
     def save(self) -> dict[str, NDArray[Any]]:
         """Returns the state from which the workloads follow, for `load`."""
         parts = {"paces": self._balance.save(), "computing": self._compute_times.save()}
-        return within(parts) | {"evicting": self._evicting, "fits": self._fits, "summing": self._summing}
+        sums = np.reshape(np.array(self._sums, np.bool_), (-1, self._job.workers))
+        return within(parts) | {
+            "evicting": self._evicting,
+            "fits": self._fits,
+            "summing": self._summing,
+            "sums": sums,
+        }
 
     def load(self, saved: Arrays) -> None:
         """Restores the result of `save`, for the same workers."""
         self._balance.load(of(saved, "paces"))
         self._compute_times.load(of(saved, "computing"))
         self._evicting, self._fits, self._summing = (saved[name] for name in ("evicting", "fits", "summing"))
+        self._sums = deque(saved["sums"])
 
     @property
     def _computing(self) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from esd.dispatcher.core.admission import AdmittedBatch
 from esd.dispatcher.core.cost_model import CostModel, Operations
 from esd.services.domain.batches import SampleBatch
+from esd.services.domain.dense_roles import DenseRole
 from esd.services.domain.negatives import SamplesWithLists, without_lists
 from esd.services.domain.plans import DirectRows, FlushPlan, GradientTransfers, IterationPlan, Reload, Transfers
 from esd.services.domain.sync import Figures
@@ -56,6 +57,7 @@ class Decision:
         worker_hits: int64 [n], rows among them with the latest version in the worker's cache.
         forgotten_rows: number of rows removed from the table to keep it within its limit.
         expired_rows: number of rows removed from the tables because their time to live is over.
+        roles: uint32 [n], the DenseRole of each worker.
         held_back: int32 [n], the samples for whose rows a worker's cache has room; 0 if the cache does not limit it.
         solver: the solver that ran, "" for a mechanism without one.
         gap: the solver's certificate: cost minus dual bound, 0 proves optimality; None without a certificate.
@@ -86,6 +88,7 @@ class Decision:
     worker_hits: NDArray[np.int64]
     forgotten_rows: int
     expired_rows: int
+    roles: NDArray[np.uint32]
     held_back: NDArray[np.int32]
     solver: str
     gap: float | None
@@ -96,7 +99,11 @@ class Decision:
     @cached_property
     def plans(self) -> tuple[IterationPlan, ...]:
         """One plan per worker, in slot order, built from the columns at the first use."""
-        return tuple(_iteration_plan(worker, self.batch, self.with_lists, self.epoch) for worker in self.columns)
+        parts = self.batch, self.with_lists, self.epoch
+        return tuple(
+            _iteration_plan(columns, DenseRole(role), *parts)
+            for columns, role in zip(self.columns, self.roles.tolist(), strict=True)
+        )
 
     @cached_property
     def messages(self) -> tuple[bytes, ...]:
@@ -108,6 +115,7 @@ class Decision:
         given = {name: np.ascontiguousarray(column) for name, column in optional.items() if column is not None}
         if self.with_lists is not None:
             given["chunks"] = self.with_lists.chunks
+        given["roles"] = self.roles
         messages = tuple(self.columns.messages(self.epoch, dense, labels, **given))
         self.seconds["encode"] = time.perf_counter() - started
         return messages
@@ -188,7 +196,7 @@ class Decision:
 
 
 def _iteration_plan(
-    columns: PlanColumns, batch: SampleBatch, with_lists: SamplesWithLists | None, epoch: int
+    columns: PlanColumns, role: DenseRole, batch: SampleBatch, with_lists: SamplesWithLists | None, epoch: int
 ) -> IterationPlan:
     """Makes one worker's plan from its samples and its columns of `Engine.commit`, which have the plan's names."""
     positions, size, lists = columns["positions"], len(batch), 0
@@ -203,6 +211,7 @@ def _iteration_plan(
         "weights": None if batch.weights is None else batch.weights[positions],
         "groups": None if batch.groups is None else batch.groups[positions],
         "references": None if batch.references is None else batch.references[positions],
+        "dense_role": role,
     }
     return IterationPlan(epoch=epoch, batch_size=size, **without_lists(parts, lists))
 
@@ -229,7 +238,7 @@ def _gradients(columns: GradientColumns) -> GradientTransfers:
     return GradientTransfers(_rows(columns), columns["contributors"], columns["steps"])
 
 
-def flush_plan(columns: FlushColumns, epoch: int, *, checkpoint: bool = False) -> FlushPlan:
+def flush_plan(columns: FlushColumns, epoch: int, *, checkpoint: bool, stores_dense: bool) -> FlushPlan:
     """Returns one worker's flush, from its columns of `Engine.flush`."""
     return FlushPlan(
         epoch=epoch,
@@ -237,6 +246,7 @@ def flush_plan(columns: FlushColumns, epoch: int, *, checkpoint: bool = False) -
         rows=_rows(columns["rows"]),
         gradients=_gradients(columns["gradients"]),
         checkpoint=checkpoint,
+        stores_dense=stores_dense,
     )
 
 

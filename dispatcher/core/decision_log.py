@@ -41,6 +41,7 @@ class EpochBegan:
         members: the slots of the workers that train; empty for all slots.
         warm: whether caches start with their content at the checkpoint. They start empty if a cache has changed since.
         dense_sum: how dense gradients are summed, as `--dense` has it; empty: as the job names it.
+        rests: whether workers rest while they have no samples, if the job lets them.
     """
 
     epoch: int
@@ -53,6 +54,7 @@ class EpochBegan:
     members: list[int] = field(default_factory=list)
     warm: bool = True
     dense_sum: str = ""
+    rests: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from esd.dispatcher.core.feedback import Feedback, MeasuredLinks
 from esd.dispatcher.core.learned import ADMISSION, Learned, Learner, Snapshot
 from esd.dispatcher.core.mechanisms import DispatchInput, Mechanism, Sites, get_mechanism
 from esd.dispatcher.core.mechanisms.laia_adaptive import LaiaAdaptive
+from esd.dispatcher.core.resting import Resting
 from esd.dispatcher.core.sync import SyncContext, sync_planning
 from esd.native.engine import BatchIds, CacheTooSmall
 from esd.native.engines import engine_of
@@ -45,6 +46,7 @@ class Planner:
 
     Attributes:
         warm: whether its caches began as they were at the snapshot.
+        rests: whether workers rest while they have no samples, if the job lets them.
         knows_workers: whether it continues with the feedback of these workers that a snapshot holds. The feedback of
             iterations that were planned before the snapshot, and not yet observed, is to be observed then.
     """
@@ -61,6 +63,7 @@ class Planner:
         mechanism: Mechanism | None = None,
         snapshot: Snapshot | None = None,
         warm: bool = True,
+        rests: bool = False,
     ) -> None:
         """Starts with empty caches at iteration 0, or where a checkpoint left off.
 
@@ -77,6 +80,7 @@ class Planner:
             snapshot: what `checkpoint` returned.
             warm: caches are as they were at the snapshot, which needs the same caches and policy; else they begin
                 empty, and only the rows' versions are taken over.
+            rests: workers rest while they have no samples, if the job lets them; see esd.dispatcher.core.resting.
 
         Raises:
             InvalidArgument: unknown mechanism, solver or policy, a wrong number of links or caches, or a link
@@ -110,6 +114,8 @@ class Planner:
         self._necessary = NecessaryTime() if job.auto_budget else None
         self._admission = Admission(job) if job.admit_afters else None
         self._epoch = epoch
+        self.rests = rests
+        self._resting = Resting(job, self.members, bandwidths, allowed=rests)
         self._mechanism = mechanism or get_mechanism(job)
         try:
             self._engine = engine_of(job.workers).Engine(
@@ -257,6 +263,7 @@ class Planner:
             worker_hits=counts[7],
             forgotten_rows=columns.forgotten - columns.expired,
             expired_rows=columns.expired,
+            roles=self._resting.plan(np.bincount(assigned.workers, minlength=self.job.workers)),
             held_back=self._balancing.held_back if self._balancing else np.zeros(self.job.workers, np.int32),
             solver=assigned.solver,
             gap=assigned.gap,
@@ -336,12 +343,18 @@ class Planner:
 
     def flush(self) -> tuple[FlushPlan, ...]:
         """Plans, for each worker, the push of all that the parameter server lacks; afterwards every row is clean."""
-        return tuple(flush_plan(columns, self._epoch) for columns in self._engine.flush())
+        return self._flushes(checkpoint=False)
 
     def checkpoint(self) -> tuple[tuple[FlushPlan, ...], Snapshot]:
         """Plans the flush of a checkpoint before the next iteration, and takes a snapshot of the state after it."""
-        flushes = tuple(flush_plan(columns, self._epoch, checkpoint=True) for columns in self._engine.flush())
-        return flushes, Snapshot(self._engine.snapshot(), self._learned.save())
+        return self._flushes(checkpoint=True), Snapshot(self._engine.snapshot(), self._learned.save())
+
+    def _flushes(self, *, checkpoint: bool) -> tuple[FlushPlan, ...]:
+        keeper = self._resting.keeper
+        return tuple(
+            flush_plan(columns, self._epoch, checkpoint=checkpoint, stores_dense=slot == keeper)
+            for slot, columns in enumerate(self._engine.flush())
+        )
 
     def reloads(self) -> tuple[Reload, ...]:
         """Returns the content for caches of workers that start empty. Call it before the first `plan`."""

@@ -120,6 +120,7 @@ class _Replay:
             epoch=epoch.epoch,
             snapshot=snapshot,
             warm=epoch.warm,
+            rests=epoch.rests,
         )
 
     def _keep(self, iteration: int, snapshot: Snapshot) -> None:

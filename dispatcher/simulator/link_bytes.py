@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from esd.dispatcher.core.cost_model import RowSizes
 from esd.dispatcher.core.decision import Decision
 from esd.dispatcher.core.feedback import Feedback
+from esd.services.domain.dense_roles import DenseRole
+from esd.services.domain.dense_sums import ServerSum
 from esd.services.domain.framing import framing_bytes
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import LINK_DIRECTIONS
@@ -40,6 +42,8 @@ class LinkBytes:
         self._sizes = RowSizes(job.tables, job.features)
         floats = way.dense_floats(dense_shapes, job.model.dense_optimizer.moments)
         self._dense = way.sent_bytes(floats, job.workers)
+        self._sends_zeros = type(way) is not ServerSum  # else a worker without samples sends names alone
+        self._state = (1 + job.model.dense_optimizer.moments) * self._dense  # of a worker that returns
 
     def add(self, decision: Decision, seconds: NDArray[np.float64], *, counts: bool) -> Feedback:
         """Adds an iteration.
@@ -54,14 +58,23 @@ class LinkBytes:
         """
         rows_up, gradients, rows_down = self._sizes.carried_bytes(decision.columns)
         plans = np.array([len(message) for message in decision.messages], np.int64)
-        dense = self._dense + decision.reduced_bytes
+        dense_up, dense_down = self._dense_bytes(decision)
         with_plans = seconds + decision.cost_model.seconds_of(plans - decision.unsent_bytes)
-        summing = decision.cost_model.seconds_of(dense)
+        summing = decision.cost_model.seconds_of(np.maximum(dense_up, dense_down))
         if counts:
-            self._count("up", rows=rows_up, gradients=gradients, dense=dense)
-            self._count("down", rows=rows_down, dense=dense, plans=plans)
+            self._count("up", rows=rows_up, gradients=gradients, dense=dense_up)
+            self._count("down", rows=rows_down, dense=dense_down, plans=plans)
             self.makespan_seconds += float((with_plans + summing).max())
         return Feedback(with_plans, np.zeros_like(with_plans), dense_seconds=summing)
+
+    def _dense_bytes(self, decision: Decision) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the bytes that each worker sends, and receives, for dense sums and for the state of a return."""
+        roles = decision.roles
+        sends = (decision.workloads > 0) | self._sends_zeros
+        gets = ~np.isin(roles, (DenseRole.RESTS, DenseRole.RESTS_ON))
+        up = self._dense * sends + self._state * (roles == DenseRole.GIVES)
+        down = self._dense * gets + self._state * (roles == DenseRole.RETURNS)
+        return up + decision.reduced_bytes, down + decision.reduced_bytes
 
     def _count(self, direction: str, **sizes: NDArray[np.int64]) -> None:
         for kind, carried in sizes.items():

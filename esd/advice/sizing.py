@@ -142,7 +142,7 @@ def simulated(chosen: RunOptions, profile: Profile, footprint: Footprint, batch:
     if chosen.workloads in (None, "equal", BALANCED):  # a list has its own sum
         chosen = replace(chosen, batch=batch)
     job = profile.job(replace(chosen, measured_links=False, max_rows=most))
-    planner = Planner(job, chosen.bandwidths(), [cache_rows] * chosen.workers)
+    planner = Planner(job, chosen.bandwidths(), [cache_rows] * chosen.workers, rests=True)
     totals = simulate(
         planner,
         profile.batches(job.batch_size),

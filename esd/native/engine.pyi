@@ -120,6 +120,7 @@ class IterationColumns:
         groups: NDArray[np.uint64] | None = None,
         references: NDArray[np.uint64] | None = None,
         chunks: NDArray[np.uint32] | None = None,
+        roles: NDArray[np.uint32] | None = None,
     ) -> list[bytes]:
         """Encodes every worker's plan, in slot order, as an `AttendResponse` of protos/dispatcher.proto.
 
@@ -132,9 +133,11 @@ class IterationColumns:
             groups: uint64 [k], the groups of its samples.
             references: uint64 [k], to labels and dense features that stay at their sites; d and L are 0 then.
             chunks: uint32 [c], the chunks of its last c samples, which are lists of negatives; None: no sample is.
+            roles: uint32 [n], the `DenseRole` of each worker; None: all train the dense parameters.
 
         Raises:
-            ValueError: the batch has another number of samples, or of fields, or fewer than c samples.
+            ValueError: the batch has another number of samples, or of fields, or fewer than c samples; or there are not
+                n roles.
         """
 
     def __getitem__(self, worker: int) -> PlanColumns:

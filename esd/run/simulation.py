@@ -85,7 +85,7 @@ def simulate_run(
     if dims is not None:
         job, numbers = with_dimensions(job, parse_dimensions(dims, [each.name for each in stream.features], chosen.dim))
         batches = in_tables(batches, numbers) if len(job.tables) > 1 else batches
-    planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism)
+    planner = Planner(job, chosen.bandwidths(), caches, mechanism=mechanism, rests=True)
     if alternative is None:
         link = _link_of(job, chosen) if trace is None and dims is None else None
         return simulation_result(job, simulate(planner, batches, sample_seconds=sample_seconds, link=link), link)

@@ -120,6 +120,7 @@ void check_messages(const esd::IterationPlans& plans, std::size_t samples, Rando
   const std::vector<float> dense(2 * samples), labels(2 * samples), weights(samples);
   const std::vector<std::uint64_t> groups(samples), references(samples);
   const std::vector<std::uint32_t> lengths(samples * plans.fields), chunks(samples);
+  const std::vector<std::uint32_t> roles(plans.workers.size(), 3);
   const std::size_t lists = random.below(samples + 1);
   const esd::wire::PlanContext context{1,
                                        samples - lists,
@@ -131,7 +132,8 @@ void check_messages(const esd::IterationPlans& plans, std::size_t samples, Rando
                                        random.below(2) ? weights.data() : nullptr,
                                        random.below(2) ? groups.data() : nullptr,
                                        random.below(2) ? references.data() : nullptr,
-                                       chunks.data()};
+                                       chunks.data(),
+                                       random.below(2) ? roles.data() : nullptr};
   for (std::size_t worker = 0; worker < plans.workers.size(); ++worker) {
     std::string message = esd::wire::plan_message(plans, plans.arena, worker, context);
     if (random.below(8) == 0) check_columns(std::move(message), random);

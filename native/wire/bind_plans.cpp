@@ -101,6 +101,7 @@ nb::dict plan_to(ReadPlan&& plan) {
   columns["direct_pulls"] = direct_to(std::move(plan.direct_pulls));
   if (!plan.initial_ids.empty()) columns["initial_ids"] = to_numpy(std::move(plan.initial_ids));
   if (!plan.trace_parent.empty()) columns["trace_parent"] = nb::str(plan.trace_parent.data(), plan.trace_parent.size());
+  if (plan.dense_role != 0) columns["dense_role"] = plan.dense_role;
   return columns;
 }
 

@@ -68,7 +68,9 @@ GradientColumns read_gradients(Bytes message, const RowColumns& trained) {
   return gradients;
 }
 
-using PlanFields = Fields<39>;
+using PlanFields = Fields<40>;
+
+constexpr std::uint64_t kLastRole = 5;  // of DenseRole
 
 DirectColumns read_direct(const PlanFields& fields, std::uint32_t places_at, std::uint32_t peers_at, std::size_t rows,
                           std::uint64_t workers) {
@@ -158,6 +160,7 @@ ReadPlan read_plan(Bytes message, const PlanLimits& limits) {
   plan.direct_pushes = read_direct(fields, 30, 31, plan.update_rows.ids.size(), limits.workers);
   plan.direct_pulls = read_direct(fields, 32, 33, plan.pulls.ids.size(), limits.workers);
   plan.trace_parent = fields.ascii(37);
+  plan.dense_role = fields.varint(39, kLastRole);
   return plan;
 }
 

@@ -58,6 +58,7 @@ struct ReadPlan {
   std::vector<float> dense, labels, weights;
   bool has_lengths = false, has_weights = false, has_groups = false, has_references = false;
   std::string trace_parent;
+  std::uint64_t dense_role = 0;
 };
 
 struct ReadPlans {

@@ -237,6 +237,7 @@ std::string plan_message(const IterationPlans& plans, const Arena& arena, std::s
   encoder.ids(message, plan.initial_ids, 34, 35);
   message.number(36, static_cast<std::uint64_t>(places.end() - lists));
   message.picked(38, context.references, 1, positions, samples);
+  message.number(39, context.roles == nullptr ? 0 : context.roles[worker]);
   Message response;
   response.message(4, message);  // AttendResponse.plans
   return response.take();

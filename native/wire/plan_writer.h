@@ -22,6 +22,7 @@ struct PlanContext {
   const std::uint64_t* groups;      // [k], null when there are none
   const std::uint64_t* references;  // [k], null when dense features and labels travel; else d = L = 0
   const std::uint32_t* chunks;      // [c], of the lists of negatives, which follow the k samples in all columns above
+  const std::uint32_t* roles;       // [workers], of the dense parameters; null when every worker trains them
 };
 
 // Returns the plan of one worker as protobuf writes it: fields ascend, and those at their default are left out. `arena`

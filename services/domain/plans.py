@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from esd.services.domain.dense_roles import DenseRole
 from esd.services.domain.ids import parts_of_tables, table_of
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.versions import continues, trainings
@@ -265,6 +266,7 @@ class IterationPlan:
         chunks: uint32 [c], the chunks of the global batch that have samples here, ascending, in a job with negatives.
             The ids of their lists follow the ids of the samples in `inverse`, list by list.
         trace_parent: the span of the plan's decision, as W3C's traceparent; empty unless the iteration is traced.
+        dense_role: the use of the worker's copy of the dense parameters.
 
     Example:
         The first plan of a worker whose cache is empty: it pulls the two rows of its sample.
@@ -311,6 +313,7 @@ class IterationPlan:
     initial_ids: NDArray[np.uint64] = field(default_factory=lambda: NO_IDS)
     chunks: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     trace_parent: str = ""
+    dense_role: DenseRole = DenseRole.TRAINS
 
     def rows_by_table(self, tables: int) -> list[UsedRows]:
         """Returns the rows that the samples use of each of the job's tables, by number."""
@@ -390,6 +393,7 @@ class FlushPlan:
         gradients: partial gradients of split rows.
         checkpoint: whether this is a checkpoint within the stream. Then the worker reports its cut to the parameter
             servers, and continues.
+        stores_dense: whether this worker stores the dense parameters, as one of the members does.
 
     Example:
         >>> rows = esd.Transfers(np.array([7], np.uint64), np.array([0], np.uint32), np.array([5]), early=0)
@@ -404,6 +408,7 @@ class FlushPlan:
     rows: Transfers
     gradients: GradientTransfers
     checkpoint: bool = False
+    stores_dense: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,8 @@ class Registration:
         most_samples: the most samples that it accepts per iteration; 0: any number.
         lan: bytes per second of a second network, which goes between workers; None: there is none.
         site: where it stands, so that it trains the samples of this site; empty: nowhere in particular.
+        may_rest: whether it follows `IterationPlan.dense_role`, and has no use for the sums of dense gradients while it
+            has no samples. A training loop of a user's own is promised all of them.
         instance: random, one per process. It distinguishes a repeated registration from a restarted worker, and is kept
             secret: a caller that knows it can get the worker's lease.
 
@@ -152,6 +154,7 @@ class Registration:
     most_samples: int = 0
     lan: float | None = None
     site: str = ""
+    may_rest: bool = False
 
     def __post_init__(self) -> None:
         for label, text in (("worker", self.name), ("address", self.address), ("instance", self.instance)):

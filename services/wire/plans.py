@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from esd.native import wire as native
 from esd.protos import dispatcher_pb2
 from esd.services.domain.claimants import check_claimant
+from esd.services.domain.dense_roles import DenseRole
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import MAX_FEATURES, MAX_LENGTH
 from esd.services.domain.negatives import without_lists
@@ -103,6 +104,7 @@ def _plan_of(columns: dict[str, Any]) -> IterationPlan:
     for name in _DIRECT:
         direct = columns[name]
         columns[name] = NO_DIRECT_ROWS if direct is None else DirectRows(*direct)
+    columns["dense_role"] = DenseRole(columns.get("dense_role", DenseRole.TRAINS))
     return IterationPlan(**without_lists(columns, columns.pop("lists")))
 
 
@@ -236,8 +238,16 @@ def _decode_plan(message: dispatcher_pb2.IterationPlan) -> IterationPlan:
         "weights": decode_array(message.weights, np.float32, (m,), "weights") if message.weights else None,
         "groups": decode_array(message.groups, np.uint64, (m,), "groups") if message.groups else None,
         "references": references,
+        "dense_role": _decode_role(message.dense_role),
     }
     return IterationPlan(**{name: getattr(message, name) for name in _SINGLE}, **without_lists(columns, message.lists))
+
+
+def _decode_role(number: int) -> DenseRole:
+    try:
+        return DenseRole(number)
+    except ValueError:
+        raise InvalidArgument(f"dense_role is {number}, it must be one of {[*map(int, DenseRole)]}") from None
 
 
 def _check_lists(lists: int, samples: int, lengths: NDArray[np.uint32] | None) -> None:
@@ -307,6 +317,7 @@ def _encode_flush(plan: FlushPlan) -> dispatcher_pb2.FlushPlan:
         rows=_encode_transfers(plan.rows, "rows"),
         gradients=_encode_gradients(plan.gradients, "gradients"),
         checkpoint=plan.checkpoint,
+        stores_dense=plan.stores_dense,
     )
 
 
@@ -317,6 +328,7 @@ def _decode_flush(message: dispatcher_pb2.FlushPlan) -> FlushPlan:
         rows=_decode_transfers(message.rows, "rows"),
         gradients=_decode_gradients(message.gradients, "gradients"),
         checkpoint=message.checkpoint,
+        stores_dense=message.stores_dense,
     )
 
 

@@ -49,6 +49,7 @@ def encode_registration(registration: Registration, wait_seconds: float = 0.0) -
         most_samples=registration.most_samples,
         lan_bytes_per_second=registration.lan or 0.0,
         site=registration.site,
+        may_rest=registration.may_rest,
         wait_seconds=wait_seconds,
     )
 
@@ -65,6 +66,7 @@ def decode_registration(message: pb.RegisterWorkerRequest) -> Registration:
         most_samples=message.most_samples,
         lan=message.lan_bytes_per_second or None,
         site=message.site,
+        may_rest=message.may_rest,
     )
 
 

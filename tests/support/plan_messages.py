@@ -46,6 +46,7 @@ def _plan(plan: IterationPlan, fields: int | None) -> pb.IterationPlan:
     u = len(plan.unique_ids)
     return pb.IterationPlan(
         trace_parent=plan.trace_parent,
+        dense_role=pb.DenseRole.Name(plan.dense_role),
         epoch=plan.epoch,
         iteration=plan.iteration,
         batch_size=plan.batch_size,

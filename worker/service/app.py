@@ -29,7 +29,7 @@ async def serve_worker(stop: StopEvent) -> None:
     logs.bind(worker=settings.name)
     if settings.code:
         sys.path.insert(0, settings.code)
-    session = WorkerSession(settings, Training(model_of_job, torch.device(settings.device)))
+    session = WorkerSession(settings, Training(model_of_job, torch.device(settings.device), may_rest=True))
     thread, context = LeavableThread("esd-train"), contextvars.copy_context()
     working = asyncio.wrap_future(thread.submit(context.run, take_part, session, settings))
     stopped = asyncio.create_task(stop.wait())

@@ -91,7 +91,7 @@ class WorkerCheckpoints:
     async def take(self, plan: FlushPlan) -> None:
         """Pushes the updates that the parameter servers lack, and reports that nothing older comes from this worker.
 
-        The first member also stores the dense parameters, which are the same on every worker.
+        One member also stores the dense parameters, which are the same on every worker that does not rest.
         """
         transfers = await self._mover.flush(plan)
         checksum = failure = ""
@@ -104,10 +104,10 @@ class WorkerCheckpoints:
         await self._report(FlushReport(plan.iteration, transfers, epoch, checksum, failure, checkpoint=True))
 
     async def finish(self, flush: FlushPlan) -> None:
-        """Ends the stream with a flush as for a checkpoint; the first member also stores the final model."""
+        """Ends the stream with a flush as for a checkpoint; the member that stores its parameters stores the model."""
         membership, checksum = self._membership, ""
         await run_in(self._caller, self._dense.settle)
-        if membership.leads:
+        if flush.stores_dense:
             model = await run_in(self._caller, self._dense.to_npz)
             await self._with_room(lambda: self._mover.servers.put_dense(model))
         transfers = await self._mover.flush(flush)
@@ -118,16 +118,16 @@ class WorkerCheckpoints:
         await self._report(FlushReport(flush.iteration, transfers, membership.epoch, checksum))
 
     async def _store(self, plan: FlushPlan) -> str:
-        """Stores this worker's part of a checkpoint; returns the checksum of the dense parameters if it leads.
+        """Stores this worker's part of a checkpoint; returns the checksum of the dense parameters if it stores them.
 
         The stream may end directly after a checkpoint; its part is stored already then.
         """
         checkpoint, checksum = self._stored
         if checkpoint == plan.iteration:
             return checksum
-        checksum, leads = "", self._membership.leads
-        await run_in(self._caller, partial(self._dense.gather, leads=leads))
-        if leads:
+        checksum, stores = "", plan.stores_dense
+        await run_in(self._caller, partial(self._dense.gather, leads=stores))
+        if stores:
             saved = await run_in(self._caller, self._dense.save)
             checksum = sha256(saved).hexdigest()
             await self._mover.servers.put_part(plan.iteration, _DENSE, saved)

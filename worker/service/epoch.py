@@ -62,10 +62,12 @@ class Training:
         model_of: called at the beginning of every epoch, with the job, the reducer of the epoch and `device`, in the
             thread that trains: a model as it is before the first iteration of the job.
         device: where the rows and the model are.
+        may_rest: whether sums of dense gradients may stay away while the worker has no samples.
     """
 
     model_of: Callable[[JobSpec, DenseReducer, torch.device], DenseParameters]
     device: torch.device
+    may_rest: bool = False
 
 
 class WorkerEpoch:

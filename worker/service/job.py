@@ -55,6 +55,7 @@ class WorkerJob:
             most_samples=settings.most_samples,
             lan=settings.lan,
             site=settings.site,
+            may_rest=training.may_rest,
         )
         self._settings = settings
         self._service = service

@@ -64,6 +64,7 @@ class RingReducer:
         self._left = False
         self._leaving = Lock()
         self.waiting = False
+        self.wants = True
 
     def begin(self, iteration: int) -> None:
         """See DenseReducer."""

@@ -11,9 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from esd.services.domain.dense_roles import DenseRole
 from esd.services.domain.errors import FailedPrecondition
 from esd.worker.training.gradient_buckets import GradientBuckets
 from esd.worker.training.reducer import DenseReducer
+from esd.worker.training.returns import pass_state
 from esd.worker.training.shared_buffers import SharedBuffers
 from esd.worker.training.summed_gradients import SummedGradients
 
@@ -73,10 +75,25 @@ class DenseParameters:
         self._buckets = gradients_of([each for each in model.parameters() if each.requires_grad], reducer)
         self.gradients = self._buckets.flat
         self._optimizer = optimizer_of(self._buckets)
+        self._rests = False
 
-    def begin(self, iteration: int, samples: int, batch_size: int) -> None:
-        """Begins an iteration, of which this worker trains some samples of the batch."""
+    def begin(self, iteration: int, samples: int, batch_size: int, role: DenseRole = DenseRole.TRAINS) -> None:
+        """Begins an iteration, of which this worker trains some samples of the batch.
+
+        Args:
+            iteration: of the plan.
+            samples: that this worker trains.
+            batch_size: k, the samples of all workers.
+            role: of this worker. One that returns gets the state here, before it trains.
+
+        Raises:
+            Unavailable: another worker is lost or late.
+        """
         self.reducer.begin(iteration)
+        if role.sees_return:
+            pass_state(self._state, self.reducer, role)
+        self.reducer.wants = not role.rests
+        self._rests = role.rests
         self._buckets.begin(samples, batch_size)
 
     def start(self) -> None:
@@ -90,15 +107,20 @@ class DenseParameters:
     def wait(self) -> None:
         """Waits until the gradients of the last backward pass, if there was one, are summed over all workers.
 
+        So are the changes of buffers, which are in the buffers then. A worker that rests waits, too, and gets no sums.
+
         Raises:
             Unavailable: another worker is lost or late.
         """
         self._buckets.wait()
-        self._optimizer.show()
+        if not self._rests:
+            self._optimizer.show()
+            self.buffers.finish()
 
     def step(self, iteration: int) -> None:
-        """Trains the parameters with the summed gradients."""
-        self._optimizer.step(iteration)
+        """Trains the parameters with the summed gradients, unless this worker rests."""
+        if not self._rests:
+            self._optimizer.step(iteration)
 
     def end(self, iteration: int) -> None:
         """Ends an iteration after its step: averages the parameters over the workers, where that is due.
@@ -168,6 +190,11 @@ class DenseParameters:
         self._buckets.load(kept)
         if not leads:
             self._buckets.drop()
+
+    @property
+    def _state(self) -> list[Tensor]:
+        """The tensors that an iteration changes, in the same order on all workers."""
+        return [*self._buckets.parameters, *self._optimizer.state.values(), *self.buffers.values]
 
     def _of_model(self) -> dict[str, Tensor]:
         kinds: dict[str, Mapping[str, Tensor]] = {"parameter": self.named, "buffer": self._kept_buffers()}

@@ -16,9 +16,12 @@ class DenseReducer(Protocol):
 
     Attributes:
         waiting: whether this worker is in `wait`, which ends when all workers have come.
+        wants: whether this worker has a use for the sums that it starts from now on. If not, a way to sum that can do
+            without leaves the pieces as they are, and `wait` is the same barrier. Others replace them all the same.
     """
 
     waiting: bool
+    wants: bool
 
     def begin(self, iteration: int) -> None:
         """Begins an iteration, whose number errors name."""
@@ -52,6 +55,7 @@ class Alone:
     """The sums of a single worker, which are its own gradients."""
 
     waiting = False
+    wants = True
 
     def begin(self, iteration: int) -> None:
         """Needs no number."""
@@ -80,6 +84,15 @@ class Staged:
         self.waiting = False
         self._on_host = on_host
         self._running: list[tuple[Tensor, Tensor]] = []  # gradients, and their copies on the host
+
+    @property
+    def wants(self) -> bool:
+        """See DenseReducer."""
+        return self._on_host.wants
+
+    @wants.setter
+    def wants(self, wants: bool) -> None:
+        self._on_host.wants = wants
 
     def begin(self, iteration: int) -> None:
         """See DenseReducer."""

@@ -14,8 +14,8 @@ from esd.services.domain.errors import DeadlineExceeded, FailedPrecondition, Una
 class Sums(Protocol):
     """Sums vectors with the other workers; `SumClient` does."""
 
-    def start(self, iteration: int, vector: NDArray[Any], *, zeros: bool) -> Future[None]:
-        """Begins to replace a vector by its sum; the result is done when the sum is there."""
+    def start(self, iteration: int, vector: NDArray[Any], *, zeros: bool, wanted: bool) -> Future[None]:
+        """Begins to replace a vector by its sum, if it is wanted; the result is done when the sum is complete."""
 
     def leave(self) -> None:
         """Fails all sums."""
@@ -30,6 +30,7 @@ class ServerReducer:
 
     def __init__(self, sums: Sums) -> None:
         self.waiting = False
+        self.wants = True
         self._sums = sums
         self._iteration = 0
         self._running: list[Future[None]] = []
@@ -40,7 +41,8 @@ class ServerReducer:
 
     def start(self, gradients: Tensor, *, zeros: bool = False) -> None:
         """See DenseReducer."""
-        self._running.append(self._sums.start(self._iteration, gradients.detach().numpy(), zeros=zeros))
+        vector = gradients.detach().numpy()
+        self._running.append(self._sums.start(self._iteration, vector, zeros=zeros, wanted=self.wants))
 
     def wait(self) -> None:
         """See DenseReducer."""

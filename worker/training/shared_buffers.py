@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import torch
@@ -31,6 +32,11 @@ class SharedBuffers:
         self._after: dict[str, Tensor] = {}
         self._changes: dict[str, Tensor] = {}
         self._sums: dict[torch.dtype, Tensor] = {}
+
+    @property
+    def values(self) -> Sequence[Tensor]:
+        """The buffers, in the same order on all workers."""
+        return list(self._buffers.values.values())
 
     def keep(self) -> None:
         """Keeps the buffers as they are before a forward pass, which may change them until `restore`."""

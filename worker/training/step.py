@@ -93,7 +93,6 @@ class Step:
         device: torch.device,
         rows_trained: Callable[[], object],
     ) -> None:
-        self._began = time.perf_counter()
         self._plan = plan
         self.job = job
         self.model = dense.model
@@ -103,6 +102,11 @@ class Step:
         self._rows_trained = rows_trained
         self._stage = _Stage.BEGUN
         self._failure: Unavailable | None = None
+        try:
+            dense.begin(plan.iteration, len(self), plan.batch_size, plan.dense_role)
+        except Unavailable as error:
+            self._stage, self._failure = _Stage.LOST, error
+        self._began = time.perf_counter()  # a worker that returns has waited for another one
         self._used = plan.rows_by_table(len(job.tables))
         self._rows = [
             with_initial_rows(cache.look_up(each, table.dimension), each.initial, table).requires_grad_()
@@ -117,7 +121,6 @@ class Step:
         self.dense = torch.tensor(plan.dense, device=device)
         self.labels = torch.tensor(plan.labels, device=device)
         self.weights = None if plan.weights is None else torch.tensor(plan.weights, device=device)
-        dense.begin(plan.iteration, len(self), plan.batch_size)
         dense.buffers.keep()
 
     def __len__(self) -> int:
@@ -297,7 +300,6 @@ class Step:
         self._shared.start(self._parameters.reducer, zeros=not len(self))
         self._parameters.buffers.start(leads=0 in self.positions, zeros=not len(self))
         self._parameters.wait()  # for all of them
-        self._parameters.buffers.finish()
 
     def _rate(self, table: TableSpec) -> float:
         return float(self.job.row_rates(table, np.array([self.iteration + 1]))[0])

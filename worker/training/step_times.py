@@ -9,7 +9,7 @@ class StepTimes(NamedTuple):
     """The ends of a step's parts, in their order, in seconds of time.perf_counter.
 
     Attributes:
-        began: the step began.
+        began: the step began, with the state of the dense parameters.
         computed: the forward and backward pass was over.
         trained_rows: the optimizers of the worker's own rows were.
         summed: the sums over all workers were, waiting for other workers included.

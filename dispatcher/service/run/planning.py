@@ -267,6 +267,7 @@ def _epoch_record(epoch: Epoch, planner: Planner) -> EpochBegan:
         members=list(planner.members),
         warm=planner.warm,
         dense_sum=str(planner.job.dense_sum),
+        rests=planner.rests,
     )
 
 

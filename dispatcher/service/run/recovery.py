@@ -99,7 +99,8 @@ async def _only_epoch(job: Job, thread: Executor) -> tuple[Epoch, Planner]:
 
 def _new_planner(job: JobSpec, registrations: Sequence[Registration]) -> Planner:
     bandwidths, cache_rows = [r.bandwidth for r in registrations], [r.cache_rows for r in registrations]
-    return Planner(job, bandwidths, cache_rows, worker_limits=_limits(job, registrations))
+    rests = all(r.may_rest for r in registrations)
+    return Planner(job, bandwidths, cache_rows, worker_limits=_limits(job, registrations), rests=rests)
 
 
 def _limits(job: JobSpec, registrations: Sequence[Registration]) -> list[tuple[int, int]]:
@@ -205,6 +206,7 @@ def _planner_from(
         epoch=checkpoint.epoch,
         snapshot=checkpoint.planner,
         warm=manifest.iteration > 0 and manifest.fits(job.policy, cache_rows),
+        rests=all(registrations[slot].may_rest for slot in members),
     )
 
 

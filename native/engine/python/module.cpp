@@ -356,7 +356,8 @@ NB_MODULE(ESD_ENGINE_MODULE, module) {
       .def("messages", &IterationColumns::messages, nb::arg("epoch"), nb::arg("dense").noconvert(),
            nb::arg("labels").noconvert(), nb::arg("lengths").noconvert() = nb::none(),
            nb::arg("weights").noconvert() = nb::none(), nb::arg("groups").noconvert() = nb::none(),
-           nb::arg("references").noconvert() = nb::none(), nb::arg("chunks").noconvert() = nb::none())
+           nb::arg("references").noconvert() = nb::none(), nb::arg("chunks").noconvert() = nb::none(),
+           nb::arg("roles").noconvert() = nb::none())
       .def_prop_ro("forgotten", &IterationColumns::forgotten)
       .def_prop_ro("expired", &IterationColumns::expired)
       .def_prop_ro("counts", &IterationColumns::counts, nb::rv_policy::automatic)

@@ -98,7 +98,7 @@ nb::dict IterationColumns::operator[](std::size_t worker) const {
 nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, const Features& labels,
                                     const std::optional<Lengths>& lengths, const std::optional<Weights>& weights,
                                     const std::optional<Groups>& groups, const std::optional<References>& references,
-                                    const std::optional<Chunks>& chunks) const {
+                                    const std::optional<Chunks>& chunks, const std::optional<Roles>& roles) const {
   std::size_t samples = 0;
   for (const WorkerPlan& plan : plans_.workers) samples += plan.positions.size;
   const auto check = [&](const char* column, std::size_t rows) {
@@ -116,6 +116,10 @@ nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, 
     throw std::invalid_argument("lengths has " + std::to_string(lengths->shape(1)) + " columns, the batch has " +
                                 std::to_string(plans_.fields) + " fields");
   }
+  if (roles && roles->size() != size()) {
+    throw std::invalid_argument("roles has " + std::to_string(roles->size()) + " entries, there are " +
+                                std::to_string(size()) + " workers");
+  }
   const std::size_t lists = chunks ? chunks->size() : 0;
   if (lists > samples || (lists > 0 && !lengths)) {
     throw std::invalid_argument("chunks has " + std::to_string(lists) + " lists, the batch has " +
@@ -131,7 +135,8 @@ nb::list IterationColumns::messages(std::uint64_t epoch, const Features& dense, 
                                   weights ? weights->data() : nullptr,
                                   groups ? groups->data() : nullptr,
                                   references ? references->data() : nullptr,
-                                  chunks ? chunks->data() : nullptr};
+                                  chunks ? chunks->data() : nullptr,
+                                  roles ? roles->data() : nullptr};
   std::vector<std::string> encoded;
   {
     const nb::gil_scoped_release released;

@@ -69,10 +69,11 @@ class IterationColumns {
   using Groups = In1<std::uint64_t>;
   using References = In1<std::uint64_t>;
   using Chunks = In1<std::uint32_t>;
+  using Roles = In1<std::uint32_t>;
   nb::list messages(std::uint64_t epoch, const Features& dense, const Features& labels,
                     const std::optional<Lengths>& lengths, const std::optional<Weights>& weights,
                     const std::optional<Groups>& groups, const std::optional<References>& references,
-                    const std::optional<Chunks>& chunks) const;
+                    const std::optional<Chunks>& chunks, const std::optional<Roles>& roles) const;
 
  private:
   Columns columns_;

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from esd.protos import dispatcher_pb2
 from esd.services.domain.claimants import new_claimant
+from esd.services.domain.dense_roles import DenseRole
 from esd.services.domain.errors import InvalidArgument
 from esd.services.domain.features import numbered_ids
 from esd.services.domain.jobs import JobSpec, ModelSpec
@@ -138,12 +139,13 @@ def plans(draw: st.DrawFn) -> IterationPlan:
         direct_pulls=draw(direct_rows(len(pulls))),
         initial_ids=draw(arrays(np.uint64, initial)),
         trace_parent=draw(st.sampled_from(["", TRACE_PARENT])),
+        dense_role=draw(st.sampled_from(DenseRole)),
     )
 
 
 MESSAGES = st.one_of(
     plans(),
-    st.builds(FlushPlan, COUNTER, COUNTER, transfers(), gradients()),
+    st.builds(FlushPlan, COUNTER, COUNTER, transfers(), gradients(), st.booleans(), st.booleans()),
     st.builds(
         Membership,
         epoch=COUNTER,
@@ -271,6 +273,7 @@ def full_plan() -> bytes:
         lengths=np.array([[1, 0], [2, 1]], np.uint32),
         weights=np.array([0.5, 2], np.float32),
         groups=np.array([1, 2**63], np.uint64),
+        dense_role=DenseRole.RETURNS,
     )
     return message_of(more) + message_of(EndOfStream(4))
 
@@ -323,6 +326,7 @@ def direct(places: list[int], peers: list[int]) -> Spoil:
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
+        (put("dense_role", 6), r"dense_role is 6, it must be one of \[0, 1, 2, 3, 4, 5\]"),
         (put("update_rows.ids", b"\x02\x08\x05\x00"), "update_rows.ids has 1 bytes for 2 values of 8 bits"),
         (put("update_rows.ids", b"\x02\x41\x05" + bytes(17)), "update_rows.ids has 65 bits per value, 64 at most"),
         (put("update_rows.ids", b"\x80"), "update_rows.ids ends in its head"),

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from esd.services.domain.dense_roles import DenseRole
 from esd.services.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from esd.services.domain.features import Feature, Pooling
 from esd.services.domain.sum_pieces import SumPiece, pieces_of_shard
@@ -62,7 +63,7 @@ class RecordingSums:
     def __init__(self):
         self.bytes_sent = 0
 
-    def start(self, iteration, vector, *, zeros):
+    def start(self, iteration, vector, *, zeros, wanted):
         names = pieces_of_shard(iteration, 0, vector, shard=0, shards=1)
         pieces = [SumPiece(name, None if zeros else vector[name.start : name.start + name.values]) for name in names]
         self.bytes_sent += sum(len(encode_pieces([piece], 0)) for piece in pieces)
@@ -75,7 +76,10 @@ class RecordingSums:
 def begin(plans, make_job):
     """Begins a step of two samples of four ids each, over the rows of a cache that it returns, too."""
 
-    def begin(group=None, samples=2, labels=1, contributors=0b1, rows_trained=lambda: None, trained=True, sums=None):
+    def begin(
+        group=None, samples=2, labels=1, contributors=0b1, rows_trained=lambda: None, trained=True, sums=None,
+        role=DenseRole.TRAINS,
+    ):  # fmt: skip
         job = make_job(optimizer=OptimizerSpec(OptimizerKind.SGD, learning_rate=0.1))
         cache = RowCache(ROWS, job.table.row_width, CPU)
         cache.write(np.arange(ROWS, dtype=np.uint32), np.ones((ROWS, job.table.row_width), np.float32))
@@ -88,6 +92,7 @@ def begin(plans, make_job):
         plan = plans.plan(0, train=[(x, x, 0, contributors) for x in range(ids)])
         plan = replace(
             plan,
+            dense_role=role,
             batch_size=4,
             positions=np.arange(samples, dtype=np.uint32),
             dense=np.ones((samples, 3), np.float32),
@@ -227,6 +232,27 @@ def test_a_worker_without_samples_sends_no_gradients_to_the_server(begin, contri
         sent.append(sums.bytes_sent)
     assert sent[0] > 4 * (4 * 5 + 3 + 1), "the gradients"
     assert sent[1] < 32, "the names of the pieces"
+
+
+class LostSums:
+    """Sums at a server, of which no other worker takes part."""
+
+    def start(self, iteration, vector, *, zeros, wanted):
+        done = Future()
+        done.set_exception(Unavailable("worker slot 1 left the sums of epoch 0"))
+        return done
+
+
+def test_a_worker_that_returns_and_gets_no_state_trains_nothing(begin):
+    step, cache, net = begin(sums=LostSums(), role=DenseRole.RETURNS)
+    before = net.layer.weight.detach().clone()
+    losses, scores = losses_of(step, net)
+    step.backward(losses, scores=scores)
+    step.optimise()
+    assert torch.equal(net.layer.weight, before)
+    assert torch.equal(cache.rows, torch.ones_like(cache.rows))
+    with pytest.raises(Unavailable, match="worker slot 1 left the sums"):
+        step.result()
 
 
 def test_once_a_worker_is_lost_a_step_has_no_effect_and_the_loop_does_not_see_it(begin):

@@ -70,14 +70,12 @@ def checkpoints(
     async def report(flushed: FlushReport) -> None:
         reports.append(flushed)
 
-    membership: Any = SimpleNamespace(
-        leads=True, members="both", epoch=2, job=SimpleNamespace(takes_checkpoints=taken), slot=0
-    )
+    membership: Any = SimpleNamespace(members="both", epoch=2, job=SimpleNamespace(takes_checkpoints=taken), slot=0)
     mover: Any = SimpleNamespace(flush=flush, servers=servers)
     return WorkerCheckpoints(membership, mover, Dense(), ThreadPoolExecutor(1), report, storage_timeout)
 
 
-PLAN: Any = SimpleNamespace(iteration=5)
+PLAN: Any = SimpleNamespace(iteration=5, stores_dense=True)
 CHECKSUM = sha256(b"dense").hexdigest()
 
 
