@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from esd.dispatcher.service.settings import DispatcherSettings
-from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.runtime.documents import suggestion
 from esd.services.runtime.settings import PeerSettings, ServerSettings, explain
-from esd.worker.service.settings import WorkerSettings
 
-SETTINGS: dict[str, type[ServerSettings]] = {
-    "ps_server": ParameterServerSettings,
-    "dispatcher": DispatcherSettings,
-    "worker": WorkerSettings,
+# Imported only for a file that has such settings: a client may be without the kernels that the dispatcher imports.
+_SETTINGS = {
+    "ps_server": ("esd.ps_server.service.settings", "ParameterServerSettings"),
+    "dispatcher": ("esd.dispatcher.service.settings", "DispatcherSettings"),
+    "worker": ("esd.worker.service.settings", "WorkerSettings"),
 }
 
 # Every deployment gives these by other keys of its own.
-BY_OTHER_KEYS = {
+_BY_OTHER_KEYS = {
     *PeerSettings.model_fields,
     *("listen", "metrics_port", "page_port", "tls_clients", "tls_peer_name"),
     *("store", "store_password_file", "store_tls_ca", "checkpoint_dir", "shard", "shards"),
@@ -31,13 +30,18 @@ _OF_A_HOST = {"cache_rows", "lan", "site", "site_values"}
 
 def further_settings(service: str) -> dict[str, str]:
     """Returns the meaning of every setting of a service that may be given by its name, by this name."""
-    return {each.field: each.meaning for each in explain(SETTINGS[service]) if each.field not in BY_OTHER_KEYS}
+    module, name = _SETTINGS[service]
+    settings: type[ServerSettings] = getattr(import_module(module), name)
+    return {each.field: each.meaning for each in explain(settings) if each.field not in _BY_OTHER_KEYS}
 
 
-def _known_to(service: str) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    known = further_settings(service).keys() - _OF_A_HOST
+def _of_file(service: str) -> dict[str, str]:
+    return {name: meaning for name, meaning in further_settings(service).items() if name not in _OF_A_HOST}
 
+
+def _checked_by(service: str) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
     def check(given: Mapping[str, Any]) -> Mapping[str, Any]:
+        known = _of_file(service) if given else {}
         for name in given:
             if name not in known:
                 raise ValueError(f"there is no setting {name!r} to give here{suggestion(name, known)}")
@@ -46,17 +50,21 @@ def _known_to(service: str) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
     return check
 
 
-def _described(service: str) -> dict[str, Any]:
-    known = {name: text for name, text in further_settings(service).items() if name not in _OF_A_HOST}
-    return {"additionalProperties": False, "properties": {name: {"description": text} for name, text in known.items()}}
+def _described_by(service: str) -> Callable[[dict[str, Any]], None]:
+    def describe(schema: dict[str, Any]) -> None:
+        known = _of_file(service)
+        schema["additionalProperties"] = False
+        schema["properties"] = {name: {"description": meaning} for name, meaning in known.items()}
+
+    return describe
 
 
 _Values = Mapping[str, bool | int | float | str]  # by name; the service itself checks them
 
 OfParameterServer = Annotated[
-    _Values, AfterValidator(_known_to("ps_server")), Field(json_schema_extra=_described("ps_server"))
+    _Values, AfterValidator(_checked_by("ps_server")), Field(json_schema_extra=_described_by("ps_server"))
 ]
 OfDispatcher = Annotated[
-    _Values, AfterValidator(_known_to("dispatcher")), Field(json_schema_extra=_described("dispatcher"))
+    _Values, AfterValidator(_checked_by("dispatcher")), Field(json_schema_extra=_described_by("dispatcher"))
 ]
-OfWorker = Annotated[_Values, AfterValidator(_known_to("worker")), Field(json_schema_extra=_described("worker"))]
+OfWorker = Annotated[_Values, AfterValidator(_checked_by("worker")), Field(json_schema_extra=_described_by("worker"))]
