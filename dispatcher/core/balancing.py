@@ -156,7 +156,7 @@ class Balancing:
         self._balance.load(of(saved, "paces"))
         self._compute_times.load(of(saved, "computing"))
         self._evicting, self._fits, self._summing = (saved[name] for name in ("evicting", "fits", "summing"))
-        self._sums = deque(saved["sums"])
+        self._sums = deque(saved.get("sums", ()))  # earlier versions wrote none: nobody rested
 
     @property
     def _computing(self) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -189,6 +190,21 @@ def test_the_same_stream_and_feedback_make_the_same_plans(job, make_batches):
         runs = [drive(Planner(job(mechanism=mechanism), UNEQUAL, [600] * 4), batches, [1e-6] * 4)[0] for _ in range(2)]
         for one, other in itertools.zip_longest(*runs):
             assert (one.assignment == other.assignment).all()
+
+
+def test_a_checkpoint_of_an_earlier_version_knows_of_no_worker_that_rested(job, make_batches):
+    batches = make_batches(30, samples=SAMPLES, fields=FIELDS, rows=3000, seed=1)
+    original = Planner(job(), UNEQUAL, [600] * 4)
+    drive(original, batches[:20], [1e-6] * 4)
+    _, snapshot = original.checkpoint()
+    earlier = {name: array for name, array in snapshot.learned.items() if not name.endswith("/sums")}
+    assert len(earlier) == len(snapshot.learned) - 1
+    workloads = []
+    for learned in (snapshot.learned, earlier):
+        planner = Planner(job(), UNEQUAL, [600] * 4, snapshot=replace(snapshot, learned=learned))
+        decisions, _ = drive(planner, batches[20:], [1e-6] * 4)
+        workloads.append([each.workloads.tolist() for each in decisions])
+    assert workloads[0] == workloads[1]
 
 
 @pytest.mark.parametrize("mechanism", ["random", "esd", "joint"])
