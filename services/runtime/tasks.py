@@ -17,13 +17,36 @@ async def run_in(thread: Executor, function: Callable[P, T], *args: P.args, **kw
 
 
 async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Runs coroutines concurrently, and returns their results. The first failure cancels the others and is raised."""
+    """Runs coroutines concurrently, and returns their results. The first failure cancels the others and is raised.
+
+    It takes the place of asyncio.TaskGroup, which in Python 3.11 leaves its caller marked as cancelled after some
+    failures, and forgets that the caller is cancelled if a task fails in the same moment: a loop that tries again would
+    go on.
+    """
+    return await _ended(coroutines, asyncio.FIRST_EXCEPTION)
+
+
+async def any_of(coroutines: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Runs coroutines concurrently until the first ends, and cancels the others. Its failure is raised."""
+    await _ended(coroutines, asyncio.FIRST_COMPLETED)
+
+
+async def _ended(coroutines: Iterable[Coroutine[Any, Any, T]], when: str) -> list[T]:
+    """Returns the results of those that have ended by themselves. Of several failures, that of the first one counts."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    ended: set[asyncio.Task[T]] = set()
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in coroutines]
-    except BaseExceptionGroup as failures:
-        raise first_failure(failures) from None
-    return [task.result() for task in tasks]
+        if tasks:
+            ended, _ = await asyncio.wait(tasks, return_when=when)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    own = [task for task in tasks if task in ended]
+    for task in own:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            raise first_failure(failure)
+    return [task.result() for task in own]
 
 
 def is_cancelled() -> bool:
@@ -36,10 +59,9 @@ def is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Returns the error that came first in a task group."""
-    first = failures.exceptions[0]
-    return first_failure(first) if isinstance(first, BaseExceptionGroup) else first
+def first_failure(failure: BaseException) -> BaseException:
+    """Returns the error that came first in a task group, also in groups of groups; another error is returned itself."""
+    return first_failure(failure.exceptions[0]) if isinstance(failure, BaseExceptionGroup) else failure
 
 
 def settle(answer: asyncio.Future[None], error: BaseException | None) -> None:

@@ -15,7 +15,7 @@ from esd.services.runtime.retry import AWAY
 from esd.services.runtime.security import Credentials
 from esd.services.runtime.settings import join_address, split_address
 from esd.services.runtime.site_values import SiteValues
-from esd.services.runtime.tasks import first_failure
+from esd.services.runtime.tasks import any_of
 from esd.worker.service.caller import Caller
 from esd.worker.service.epoch import Training, WorkerEpoch
 from esd.worker.service.link import Link, TrafficBeside
@@ -187,12 +187,6 @@ def _checked(folder: Path, site: str) -> SiteValues:
 async def _see_through(epoch: WorkerEpoch, attendance: Attendance) -> None:
     """Runs one epoch to its end, or until its stream breaks, and then cancels all waiting."""
     try:
-        async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(attendance.broken())
-            await epoch.run()
-            watching.cancel()
-    except BaseExceptionGroup as failures:
-        failure = first_failure(failures)
-        raise failure from failure.__cause__  # an error of the model's code, with its frames
+        await any_of((epoch.run(), attendance.broken()))
     finally:
         epoch.close()
