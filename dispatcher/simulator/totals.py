@@ -28,6 +28,8 @@ class Totals:
         flush_push: int64 [n], rows pushed for checkpoints and at the end of the stream.
         cost_seconds: time of all operations on their links, T_j for a row (ESD eq. 4).
         makespan_seconds: sum over iterations of the slowest worker's link time and computation.
+        overlapped_seconds: the same of its link time or its computation, whichever is longer: the time if all rows
+            moved while their workers compute.
         workloads: float64 [n], mean samples of each worker per iteration.
         expected_cost_seconds: sum of the mechanism's own estimates, 0 when it makes none.
         lookups: (row, worker) pairs trained.
@@ -56,6 +58,7 @@ class Totals:
     flush_push: NDArray[np.int64]
     cost_seconds: float
     makespan_seconds: float
+    overlapped_seconds: float
     workloads: NDArray[np.float64]
     expected_cost_seconds: float
     lookups: int
@@ -91,7 +94,8 @@ class Tally:
         self._workloads = np.zeros(workers)
         self._flushed = self._reduced = self._direct_rows = self._direct_bytes = np.zeros(workers, np.int64)
         self._initial_pulls = self._unsent = self._flushed
-        self._cost = self._makespan = self._expected = self._plan_seconds = self._reduced_seconds = 0.0
+        self._cost = self._makespan = self._overlapped = self._expected = 0.0
+        self._plan_seconds = self._reduced_seconds = 0.0
         self._sync_figures: Figures = NO_FIGURES
         self._decision_seconds = array("d")
 
@@ -110,6 +114,7 @@ class Tally:
         self._unsent = self._unsent + decision.unsent_bytes
         self._cost += decision.cost_seconds
         self._makespan += float(seconds.max())
+        self._overlapped += float(np.maximum(decision.link_seconds, seconds - decision.link_seconds).max())
         self._expected += decision.expected_cost_seconds
         self._lookups += decision.lookups
         self._hits += decision.hits
@@ -144,6 +149,7 @@ class Tally:
             flush_push=self._flushed,
             cost_seconds=self._cost,
             makespan_seconds=self._makespan,
+            overlapped_seconds=self._overlapped,
             workloads=self._workloads / max(1, len(decisions)),
             expected_cost_seconds=self._expected,
             lookups=self._lookups,

@@ -24,6 +24,7 @@ class Trial:
         batch: m, samples per worker and iteration.
         cache_rows: C, rows of each worker's cache.
         seconds: time per sample: the slowest worker's transfers and computation, and the sum of the dense gradients.
+        least_seconds: the same if all rows moved while their workers compute.
         cost_seconds: cost per sample: the time of all its transfers on their links (ESD eq. 4).
         bytes: bytes moved per sample.
         hit_ratio: share of lookups that found the latest value in the worker's cache.
@@ -32,6 +33,7 @@ class Trial:
     batch: int
     cache_rows: int
     seconds: float
+    least_seconds: float
     cost_seconds: float
     bytes: float
     hit_ratio: float

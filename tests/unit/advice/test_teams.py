@@ -55,6 +55,18 @@ def test_a_machine_with_all_rows_takes_its_computation_alone() -> None:
     assert last == ["one with all rows in its memory", *["2.0"] * len(slow_links.all[0].seconds)]
 
 
+def test_a_gain_is_uncertain_where_it_depends_on_the_rows_that_move_while_workers_compute() -> None:
+    faster, between, slower = (compared(replace(RUN, links=f"{mbit}m"), SMALL, sample=3.2e-4) for mbit in (8, 2, 1))
+    assert [(teams.pays, teams.may_pay) for teams in (faster, between, slower)] == [
+        (True, True),
+        (False, True),
+        (False, False),
+    ]
+    assert between.least_seconds < between.alone_seconds < between.seconds
+    assert no_gain(between).startswith("perhaps no gain: ")
+    assert no_gain(slower).startswith("no gain: ")
+
+
 def test_messages_take_the_processors_of_teams_and_not_of_one_machine_with_all_rows() -> None:
     chosen = replace(RUN, links="100m")
     quick, slow = compared(chosen, SMALL, sample=1e-3), compared(chosen, SMALL, sample=1e-3, message_seconds=0.09)

@@ -107,7 +107,7 @@ class Landscape:
         if cache_rows < self.least_rows * batch:
             raise ResourceExhausted("too small")
         seconds = abs(np.log2(batch) - 7) + 1000 / min(cache_rows, 3000)
-        return Trial(batch, cache_rows, seconds, seconds, 0.0, 0.0)
+        return Trial(batch, cache_rows, seconds, seconds, seconds, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("start", [16, 128, 512])

@@ -63,6 +63,10 @@ def test_esd_section_3_2(make_job, policy):
     # Left to push: w1 owns 1, 2, 3, 10; w2 owns 6, 9, 11, 13; w3 owns 7, 8, 12.
     assert totals.flush_push.tolist() == [4, 4, 3]
 
+    computing = simulate(planner_for(make_job, *arguments), trace_batches(samples, 3), sample_seconds=[2.5] * 3)
+    assert computing.makespan_seconds == pytest.approx(5.5 + 4.5 + 2.7)
+    assert computing.overlapped_seconds == pytest.approx(3.0 + 2.5 + 2.5)
+
 
 HERALD = trace([[1, 2], [3, 3]], [[3, 3], [1, 2]])
 
