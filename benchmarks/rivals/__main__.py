@@ -2,8 +2,9 @@
 
 Four machines, each with a quarter of a processor and one network card, which the kernel holds to its speed, train the
 same model on the same samples with the same first values. Rivals are plain programs of torch: one machine alone,
-DistributedDataParallel, a parameter server without caches, local SGD. ESD takes the proposal of `esd plan` on such a
-machine. The model is judged at the same iterations, while the clock of the run stands still.
+DistributedDataParallel, a parameter server without caches, local SGD. ESD takes the proposals of `esd plan` on such a
+machine: for the model of one machine, and with averages of dense parameters, which are as inexact as those of local
+SGD. The model is judged at the same iterations, while the clock of the run stands still.
 
 The target is the AUC of the machine alone after the last iteration, less a tolerance for the order of sums. A rival's
 run ends at the target, and any run when it has taken longer than the fastest one, of the machine alone and ESD, to the
@@ -22,12 +23,11 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.rivals import ours
-from benchmarks.rivals.plans import Plan, plans
+from benchmarks.rivals.plans import OURS, Plan, plans
 from benchmarks.rivals.processes import Bound, Line
-from benchmarks.rivals.runs import ALONE, DDP, LOCAL, OURS, PLAIN, RIVALS, Place, run_alone, run_ours, run_rival
+from benchmarks.rivals.runs import ALONE, DDP, LOCAL, PLAIN, RIVALS, Place, run_alone, run_ours, run_rival
 from benchmarks.rivals.task import Task
 from benchmarks.rivals.topologies import HUB_SHARE, MACHINES, SHARE, TOPOLOGIES
-from esd.services.domain.dense_sums import LowRank, parse_dense_sum
 from testbed.processor_shares import processor_shares
 
 _TOLERANCE = 0.001  # of AUC below the target that count as having reached it
@@ -69,7 +69,7 @@ class Comparison:
         self._data, self._options, self._folder = data, options, folder
         Task.of(data, options.batch, options.iterations, options.every).write(folder)
         self._target = math.inf
-        self._figures = cache(lambda dense: ours.figures(data, dense, options.batch, options.iterations, options.every))
+        self._figures = cache(lambda chosen: ours.figures(chosen, options.batch, options.iterations, options.every))
 
     def compare(self) -> None:
         """Trains alone, and then on each topology by all ways."""
@@ -79,20 +79,25 @@ class Comparison:
             self._target = lines[-1].figures["auc"] - _TOLERANCE
             alone = self._tell("", ALONE, lines)
             chosen = {name: TOPOLOGIES[name] for name in self._options.topologies}
-            found = plans(self._data, self._options.batch, chosen, MACHINES, shares)
+            found = {
+                way: plans(self._data, way, self._options.batch, chosen, MACHINES, shares) for way in self._options.ours
+            }
             for name, topology in chosen.items():
-                print(json.dumps({"data": self._data, "topology": name, "plan": asdict(found[name])}), flush=True)
                 bound = Bound(self._options.patience * alone, self._target, self._options.iterations)
-                lines = run_ours(replace(place, bound=bound), topology, found[name])
-                took = self._tell(name, OURS, self._judged(found[name], lines))
-                bound = replace(bound, seconds=self._options.patience * min(alone, took))
+                took = alone
+                for way, proposed in found.items():
+                    plan = proposed[name]
+                    planned = {"data": self._data, "topology": name, "rival": way, "plan": asdict(plan)}
+                    print(json.dumps(planned), flush=True)
+                    lines = run_ours(replace(place, bound=bound), topology, plan)
+                    took = min(took, self._tell(name, way, self._judged(plan, lines)))
+                bound = replace(bound, seconds=self._options.patience * took)
                 for rival in self._options.rivals:
                     self._tell(name, rival, run_rival(replace(place, bound=bound), topology, rival))
 
     def _judged(self, plan: Plan, lines: list[Line]) -> list[Line]:
-        """Returns ESD's lines with the figures of its model, which are the same for all exact ways."""
-        dense = ours.chosen_of(plan.options).dense_sum
-        figures = self._figures(dense if isinstance(parse_dense_sum(dense), LowRank) else "server")
+        """Returns ESD's lines with the figures of its model."""
+        figures = self._figures(ours.judged_by(plan.options, self._options.batch))
         return [replace(line, figures=figures.get(line.iteration, {})) for line in lines]
 
     def _tell(self, topology: str, rival: str, lines: list[Line]) -> float:
@@ -110,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", nargs="+", default=["journey", "flights", "synthetic:criteo"])
     parser.add_argument("--topologies", nargs="+", choices=TOPOLOGIES, default=list(TOPOLOGIES))
+    parser.add_argument("--ours", nargs="+", choices=OURS, default=list(OURS))
     parser.add_argument("--rivals", nargs="+", default=list(RIVALS), help=f"{DDP}, {PLAIN}, {LOCAL}:ITERATIONS")
     parser.add_argument("--batch", type=int, default=256, help="samples of an iteration, of all machines")
     parser.add_argument("--iterations", type=int, default=1200)

@@ -23,6 +23,7 @@ from esd.run.driver import drive
 from esd.run.events import Event, Progressed
 from esd.run.options import RunOptions, option_name
 from esd.services.clients.dispatcher_async import AsyncDispatcherClient
+from esd.services.domain.dense_sums import Every, LowRank, parse_dense_sum
 
 
 def chosen_of(proposed: Mapping[str, Any]) -> RunOptions:
@@ -32,11 +33,26 @@ def chosen_of(proposed: Mapping[str, Any]) -> RunOptions:
     return replace(OPTIONS.under(RunOptions().mechanism), **given)
 
 
-def figures(data: str, dense: str, batch: int, iterations: int, every: int) -> dict[int, dict[str, float]]:
-    """Returns AUC and normalised entropy by iteration, of a run on two workers of this machine without limits.
+def judged_by(proposed: Mapping[str, Any], batch: int) -> RunOptions:
+    """Returns the options of a run on this machine that trains the same model as a run with the proposed options.
 
-    They do not depend on workers, links and times.
+    The model of a single machine is trained by two workers, and by one of the exact ways for all. Another model depends
+    on its cluster, and takes as many workers, with the links by which samples are sent to them.
+
+    Args:
+        proposed: by `esd plan`.
+        batch: samples of an iteration, of all machines.
     """
+    chosen = chosen_of(proposed)
+    way = parse_dense_sum(chosen.dense_sum)
+    if isinstance(way, Every):
+        return chosen
+    dense = chosen.dense_sum if isinstance(way, LowRank) else "server"
+    return replace(OPTIONS, data=chosen.data, batch=batch // OPTIONS.workers, dense_sum=dense)
+
+
+def figures(chosen: RunOptions, batch: int, iterations: int, every: int) -> dict[int, dict[str, float]]:
+    """Returns AUC and normalised entropy by iteration, of a run with options of `judged_by`."""
     found: dict[int, dict[str, float]] = {}
 
     def keep(_: int, evaluations: cluster.Evaluations) -> None:
@@ -44,8 +60,8 @@ def figures(data: str, dense: str, batch: int, iterations: int, every: int) -> d
             quality = each.quality
             found[each.iteration] = {"auc": quality.auc, "normalised_entropy": quality.normalised_entropy}
 
-    chosen = replace(OPTIONS, data=data, batch=batch // OPTIONS.workers, dense_sum=dense, evaluate_every=every)
-    cluster.train(load(data, batch, iterations), chosen, [OPTIONS.seed], keep)
+    samples = load(chosen.data, batch, iterations)
+    cluster.train(samples, replace(chosen, evaluate_every=every), [OPTIONS.seed], keep)
     return found
 
 

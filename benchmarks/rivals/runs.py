@@ -18,7 +18,7 @@ from testbed.cards import CARD, Machine, machines
 from testbed.processor_shares import ProcessorShare
 
 _SERVER = 50053  # port of the plain server, in a namespace of its own
-ALONE, DDP, PLAIN, LOCAL, OURS = "alone", "ddp", "server", "local-sgd", "esd"
+ALONE, DDP, PLAIN, LOCAL = "alone", "ddp", "server", "local-sgd"
 RIVALS = (f"{LOCAL}:64", f"{LOCAL}:16", DDP, PLAIN)
 
 
@@ -60,7 +60,7 @@ def run_ours(place: Place, topology: Topology, plan: Plan) -> list[Line]:
         for process, share in zip(started, holders, strict=True):
             share.hold(process.pid)
         words = ("ours", str(place.folder), json.dumps(plan.options), dispatcher_at(hub), server_at(hub))
-        return place.run(OURS, [Program(words, place.hub, hub)], Cards(hub, used))
+        return place.run("esd", [Program(words, place.hub, hub)], Cards(hub, used))
 
 
 def run_rival(place: Place, topology: Topology, rival: str) -> list[Line]:

@@ -10,6 +10,7 @@ from functools import cache
 
 import pytest
 
+from benchmarks.rivals.ours import judged_by
 from benchmarks.rivals.plans import Plan
 from benchmarks.rivals.processes import Bound, Line
 from benchmarks.rivals.runs import DDP, PLAIN, Place, run_alone, run_ours, run_rival
@@ -82,10 +83,23 @@ def test_a_run_is_ended_where_it_cannot_be_the_first(iteration: int, seconds: fl
 
 def test_esd_passes_the_marks_over_the_same_cards(place: Place) -> None:
     options = {"data": "flights", "workers": 2, "links": "1g", "batch": 128, "cache-rows": 5000, "dense": "low-rank:4"}
-    lines = run_ours(place, FAST, Plan(options, (0, 1), seconds=1.0, alone_seconds=2.0, pays=True))
+    lines = run_ours(place, FAST, Plan(options, (0, 1), 1.0, 0.9, 2.0, pays=True, may_pay=True))
     assert [line.iteration for line in lines] == [EVERY, ITERATIONS]
     assert 0 < lines[0].seconds < lines[1].seconds
     assert lines[1].megabytes > 0
+
+
+@pytest.mark.parametrize(("dense", "judged", "workers"), [
+    ("server", "server", 2),
+    ("all-reduce", "server", 2),
+    ("low-rank:8", "low-rank:8", 2),
+    ("every:8", "every:8", 4),
+])  # fmt: skip
+def test_a_model_that_depends_on_its_cluster_is_judged_on_one_like_it(dense: str, judged: str, workers: int) -> None:
+    options = {"data": "flights", "workers": 4, "links": "1g,1g,10m,10m", "batch": 64, "dense": dense}
+    chosen = judged_by(options, 256)
+    assert (chosen.dense_sum, chosen.workers, chosen.batch) == (judged, workers, 256 // workers)
+    assert (chosen.links == options["links"]) is (workers == 4)
 
 
 def test_a_share_of_a_processor_is_what_a_process_gets() -> None:
