@@ -3,8 +3,8 @@
 Four machines, each with a quarter of a processor and one network card, which the kernel holds to its speed, train the
 same model on the same samples with the same first values. Rivals are plain programs of torch: one machine alone,
 DistributedDataParallel, a parameter server without caches, local SGD. ESD takes the proposals of `esd plan` on such a
-machine: for the model of one machine, and with averages of dense parameters, which are as inexact as those of local
-SGD. The model is judged at the same iterations, while the clock of the run stands still.
+machine: for the model of one machine, and with averages of dense parameters, as inexact as the averages of local SGD.
+The model is judged at the same iterations, while the clock of the run stands still.
 
 The target is the AUC of the machine alone after the last iteration, less a tolerance for the order of sums. A rival's
 run ends at the target, and any run when it has taken longer than the fastest one, of the machine alone and ESD, to the

@@ -28,8 +28,8 @@ class Totals:
         flush_push: int64 [n], rows pushed for checkpoints and at the end of the stream.
         cost_seconds: time of all operations on their links, T_j for a row (ESD eq. 4).
         makespan_seconds: sum over iterations of the slowest worker's link time and computation.
-        overlapped_seconds: the same of its link time or its computation, whichever is longer: the time if all rows
-            moved while their workers compute.
+        overlapped_seconds: the same of the longer one of its link time and its computation, as if all rows moved while
+            their workers compute.
         workloads: float64 [n], mean samples of each worker per iteration.
         expected_cost_seconds: sum of the mechanism's own estimates, 0 when it makes none.
         lookups: (row, worker) pairs trained.

@@ -32,7 +32,7 @@ async def any_of(coroutines: Iterable[Coroutine[Any, Any, object]]) -> None:
 
 
 async def _ended(coroutines: Iterable[Coroutine[Any, Any, T]], when: str) -> list[T]:
-    """Returns the results of those that have ended by themselves. Of several failures, that of the first one counts."""
+    """Returns the results of all that have ended by themselves. Of several failures, the first coroutine's counts."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     ended: set[asyncio.Task[T]] = set()
     try:
