@@ -126,7 +126,7 @@ def dense_bytes(job: JobSpec, name: str) -> float:
     way, shapes = parse_dense_sum(name), dense_shapes(job)
     if shapes is None:
         raise SystemExit("dense parameters are counted with torch: pip install '.[train]'")
-    floats = way.dense_floats(shapes, job.model.dense_optimizer.moments)
+    floats = way.dense_floats(shapes, job.model.dense_optimizer.values_per_parameter)
     return 2 * job.workers * way.sent_bytes(floats, job.workers)
 
 

@@ -36,7 +36,7 @@ class Resting:
     def __init__(self, job: JobSpec, members: WorkerSet, bandwidths: Sequence[float], *, allowed: bool) -> None:
         rests = allowed and type(job.dense_sum) is ServerSum and not job.sync.pinned_rows
         self._members = np.array(list(members), np.int64)
-        self._patience = 1 + job.model.dense_optimizer.moments if rests else _FOR_EVER
+        self._patience = job.model.dense_optimizer.values_per_parameter if rests else _FOR_EVER
         self._bandwidths = np.asarray(bandwidths, np.float64)
         fixed = job.workload_limits is None and not job.sites
         never = np.array(job.workloads) == 0 if fixed else np.zeros(len(bandwidths), np.bool_)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from esd.dispatcher.core.cost_model import RowSizes
 from esd.dispatcher.core.decision import Decision
 from esd.dispatcher.core.feedback import Feedback
-from esd.services.domain.dense_roles import DenseRole
+from esd.services.domain.dense_roles import DenseRole, resting
 from esd.services.domain.dense_sums import ServerSum
 from esd.services.domain.framing import framing_bytes
 from esd.services.domain.jobs import JobSpec
@@ -36,14 +36,14 @@ class LinkBytes:
     """
 
     def __init__(self, job: JobSpec, dense_shapes: Iterable[tuple[int, ...]]) -> None:
-        way = job.dense_sum
+        way, values = job.dense_sum, job.model.dense_optimizer.values_per_parameter
         self.counted = {(kind, end): np.zeros(job.workers, np.int64) for kind in _KINDS for end in LINK_DIRECTIONS}
         self.makespan_seconds = 0.0
         self._sizes = RowSizes(job.tables, job.features)
-        floats = way.dense_floats(dense_shapes, job.model.dense_optimizer.moments)
+        floats = way.dense_floats(dense_shapes, values)
         self._dense = way.sent_bytes(floats, job.workers)
         self._sends_zeros = type(way) is not ServerSum  # else a worker without samples sends names alone
-        self._state = (1 + job.model.dense_optimizer.moments) * self._dense  # of a worker that returns
+        self._state = values * self._dense  # of a worker that returns
 
     def add(self, decision: Decision, seconds: NDArray[np.float64], *, counts: bool) -> Feedback:
         """Adds an iteration.
@@ -71,7 +71,7 @@ class LinkBytes:
         """Returns the bytes that each worker sends, and receives, for dense sums and for the state of a return."""
         roles = decision.roles
         sends = (decision.workloads > 0) | self._sends_zeros
-        gets = ~np.isin(roles, (DenseRole.RESTS, DenseRole.RESTS_ON))
+        gets = ~resting(roles)
         up = self._dense * sends + self._state * (roles == DenseRole.GIVES)
         down = self._dense * gets + self._state * (roles == DenseRole.RETURNS)
         return up + decision.reduced_bytes, down + decision.reduced_bytes

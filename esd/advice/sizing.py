@@ -215,7 +215,7 @@ def dense_seconds(chosen: RunOptions, footprint: Footprint) -> float:
     With the round trips of the iteration, which its rows and the sum share.
     """
     way = parse_dense_sum(chosen.dense_sum)
-    floats = way.dense_floats(footprint.dense_shapes, OptimizerSpec(chosen.optimizer).moments)
+    floats = way.dense_floats(footprint.dense_shapes, OptimizerSpec(chosen.optimizer).values_per_parameter)
     exchanged = way.sent_bytes(floats, chosen.workers)
     waits = way.iteration_round_trips(chosen.workers) * footprint.round_trip_seconds
     return exchanged / _bandwidth_of_sums(chosen) + waits

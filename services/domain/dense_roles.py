@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class DenseRole(IntEnum):
     """The part of one worker in the sum of the dense gradients, and in the return of workers that have rested.
@@ -30,3 +33,11 @@ class DenseRole(IntEnum):
     def sees_return(self) -> bool:
         """Whether a worker returns in the iteration, this one or another."""
         return self >= DenseRole.GIVES
+
+
+_RESTS = np.array([role.rests for role in DenseRole])
+
+
+def resting(roles: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Returns which workers rest, bool [n], from their roles, uint32 [n] of DenseRole."""
+    return _RESTS[roles]

@@ -44,12 +44,12 @@ class DenseSum:
         """Returns how many round trips an iteration takes at least: one for its rows, which share it with the sum."""
         return max(1, self.round_trips(workers))
 
-    def dense_floats(self, shapes: Iterable[tuple[int, ...]], moments: int) -> int:  # noqa: ARG002 - few ways need it
+    def dense_floats(self, shapes: Iterable[tuple[int, ...]], values: int) -> int:  # noqa: ARG002 - few ways need it
         """Returns how many float32 values an iteration sums for dense parameters, on average.
 
         Args:
             shapes: of the parameters.
-            moments: how many values the optimizer keeps for each value of a parameter.
+            values: how many values a parameter has with its optimizer; see `OptimizerSpec.values_per_parameter`.
         """
         return sum(map(math.prod, shapes))
 
@@ -109,7 +109,7 @@ class LowRank(ServerSum):
         """Returns 2: the second factors are made of the sums of the first; 0 for a single worker."""
         return 2 * int(workers > 1)
 
-    def dense_floats(self, shapes: Iterable[tuple[int, ...]], moments: int) -> int:  # noqa: ARG002 - as above
+    def dense_floats(self, shapes: Iterable[tuple[int, ...]], values: int) -> int:  # noqa: ARG002 - as above
         """Returns the values of all factors, and of the parameters without."""
         return sum(self.rank * sum(shape) if self.factors(shape) else math.prod(shape) for shape in shapes)
 
@@ -143,12 +143,12 @@ class Every(ServerSum):
         """Returns whether parameters are averaged after an iteration, counted from 0."""
         return (iteration + 1) % self.iterations == 0
 
-    def dense_floats(self, shapes: Iterable[tuple[int, ...]], moments: int) -> int:
+    def dense_floats(self, shapes: Iterable[tuple[int, ...]], values: int) -> int:
         """Returns one value, the barrier of each iteration, and the share of an average.
 
         An average has the parameters, the moments of their optimizer, and the number of samples.
         """
-        averaged = (1 + moments) * sum(map(math.prod, shapes)) + 1
+        averaged = values * sum(map(math.prod, shapes)) + 1
         return 1 + math.ceil(averaged / self.iterations)
 
 

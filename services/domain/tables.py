@@ -70,9 +70,9 @@ class OptimizerSpec:
             raise InvalidArgument(f"max_norm is {self.max_norm}, it must be finite and not negative")
 
     @property
-    def moments(self) -> int:
-        """How many values an optimizer of dense parameters keeps for each of their values."""
-        return self.state_width(1)
+    def values_per_parameter(self) -> int:
+        """How many values a dense parameter has: its own, and those that the optimizer keeps for it."""
+        return 1 + self.state_width(1)
 
     def state_width(self, dimension: int) -> int:
         """Returns the floats of optimizer state that are stored with a row of `dimension` values."""

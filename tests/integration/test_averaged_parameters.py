@@ -176,8 +176,7 @@ def test_the_result_has_the_drift_and_the_bytes_of_a_simulation(tmp_path: Path) 
     assert 0 < results["first"]["dense_drift"] == results["second"]["dense_drift"] < 1
     every = simulate_run(options)["link_bytes"]["dense"]["up"]
     whole = simulate_run(replace(options, dense_sum="server"))["link_bytes"]["dense"]["up"]
-    moments = Every(10).dense_floats([(100,)], moments=1)
-    assert moments == 1 + 21
+    assert Every(10).dense_floats([(100,)], values=2) == 1 + 21
     assert 0.19 < every[0] / whole[0] < 0.21, "parameters and the state of Adagrad, every 10 iterations"
     for sent, counted in zip(results["first"]["link_bytes"]["dense"]["up"][:3], every[:3], strict=True):
         assert counted < sent < 1.1 * counted

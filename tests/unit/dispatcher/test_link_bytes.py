@@ -29,7 +29,8 @@ def test_every_byte_counts_once(make_job, make_batches, way, sync):
     np.testing.assert_array_equal(of_rows, totals.moved_bytes.total - totals.unsent_bytes)
     assert link.counted["gradients", "up"].any()
     assert link.counted["plans", "down"].sum() == totals.plan_bytes
-    dense = 10 * way.sent_bytes(way.dense_floats(SHAPES, job.model.dense_optimizer.moments), 4) + totals.reduced_bytes
+    floats = way.dense_floats(SHAPES, job.model.dense_optimizer.values_per_parameter)
+    dense = 10 * way.sent_bytes(floats, 4) + totals.reduced_bytes
     assert totals.reduced_bytes.any() == (sync is not None)
     for end in LINK_DIRECTIONS:
         np.testing.assert_array_equal(link.counted["dense", end], dense)

@@ -47,17 +47,17 @@ def test_a_sum_takes_round_trips_by_its_way_and_a_single_worker_none(way: DenseS
 
 def test_factors_stand_for_the_matrices_that_they_shrink() -> None:
     shapes = [(256, 1807), (256,), (128, 256), (1, 128), (16, 17), (17, 17)]
-    assert ServerSum().dense_floats(shapes, 2) == 256 * 1807 + 256 + 128 * 256 + 128 + 16 * 17 + 17 * 17
+    assert ServerSum().dense_floats(shapes, 3) == 256 * 1807 + 256 + 128 * 256 + 128 + 16 * 17 + 17 * 17
     factors = 8 * (256 + 1807) + 8 * (128 + 256) + 8 * (17 + 17)
-    assert LowRank(8).dense_floats(shapes, 2) == factors + 256 + 128 + 16 * 17
+    assert LowRank(8).dense_floats(shapes, 3) == factors + 256 + 128 + 16 * 17
 
 
 def test_an_average_is_due_with_the_last_of_so_many_iterations_and_moves_the_moments_of_the_optimizer_too() -> None:
     assert [Every(3).due(iteration) for iteration in range(7)] == [False, False, True, False, False, True, False]
     shapes = [(256, 1807), (256,)]
     values = 256 * 1807 + 256
-    assert Every(1).dense_floats(shapes, 0) == 1 + values + 1, "the barrier, and the number of samples"
-    assert Every(16).dense_floats(shapes, 2) == 1 + -(-(3 * values + 1) // 16)
+    assert Every(1).dense_floats(shapes, 1) == 1 + values + 1, "the barrier, and the number of samples"
+    assert Every(16).dense_floats(shapes, 3) == 1 + -(-(3 * values + 1) // 16)
     assert Every(16).sent_bytes(100, 4) == 400, "gradients of replicated rows are summed whole"
 
 
