@@ -1013,7 +1013,7 @@ class EndOfStream(_message.Message):
     def __init__(self, iterations: _Optional[int] = ...) -> None: ...
 
 class WorkerState(_message.Message):
-    __slots__ = ("worker", "slot", "bandwidth_bytes_per_second", "cache_rows", "iterations", "transfers", "phases", "seconds_since_heartbeat", "address", "measured_bandwidth_bytes_per_second", "workload", "late_iterations", "held_back")
+    __slots__ = ("worker", "slot", "bandwidth_bytes_per_second", "cache_rows", "iterations", "transfers", "phases", "seconds_since_heartbeat", "address", "measured_bandwidth_bytes_per_second", "workload", "late_iterations", "held_back", "rests")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
@@ -1027,6 +1027,7 @@ class WorkerState(_message.Message):
     WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     LATE_ITERATIONS_FIELD_NUMBER: _ClassVar[int]
     HELD_BACK_FIELD_NUMBER: _ClassVar[int]
+    RESTS_FIELD_NUMBER: _ClassVar[int]
     worker: str
     slot: int
     bandwidth_bytes_per_second: float
@@ -1040,7 +1041,8 @@ class WorkerState(_message.Message):
     workload: int
     late_iterations: int
     held_back: int
-    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., iterations: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds_since_heartbeat: _Optional[float] = ..., address: _Optional[str] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ..., workload: _Optional[int] = ..., late_iterations: _Optional[int] = ..., held_back: _Optional[int] = ...) -> None: ...
+    rests: bool
+    def __init__(self, worker: _Optional[str] = ..., slot: _Optional[int] = ..., bandwidth_bytes_per_second: _Optional[float] = ..., cache_rows: _Optional[int] = ..., iterations: _Optional[int] = ..., transfers: _Optional[_Union[TransferCounts, _Mapping]] = ..., phases: _Optional[_Union[PhaseTimes, _Mapping]] = ..., seconds_since_heartbeat: _Optional[float] = ..., address: _Optional[str] = ..., measured_bandwidth_bytes_per_second: _Optional[float] = ..., workload: _Optional[int] = ..., late_iterations: _Optional[int] = ..., held_back: _Optional[int] = ..., rests: _Optional[bool] = ...) -> None: ...
 
 class ShadowCost(_message.Message):
     __slots__ = ("mechanism", "iterations", "cost_seconds")

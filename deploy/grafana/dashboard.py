@@ -225,6 +225,8 @@ ROWS: dict[str, Sequence[Panel]] = {
             [("esd_worker_held_back_samples", "worker {{worker}}")],
             "0: the cache does not limit the worker.",
         ),
+        Panel("Workers that rest", "none", [("esd_worker_rests", "worker {{worker}}")], "1: no samples, so no sums."),
+        Panel("Returns of workers", "ops", [(_rate("esd_worker_returns_total", "worker"), "worker {{worker}}")]),
         Panel("Bandwidth", "Bps", [("esd_worker_bandwidth_bytes_per_second", "worker {{worker}}")]),
     ),
     "Parameter server": (

@@ -76,4 +76,5 @@ def _worker_state(worker: WorkerRecord, totals: JobTotals, now: float) -> Worker
         workload=int(totals.workloads[worker.slot]),
         late_iterations=worker.late,
         held_back=int(totals.held_back[worker.slot]),
+        rests=bool(totals.rests[worker.slot]),
     )

@@ -129,6 +129,7 @@ def _worker(worker: WorkerRecord, job: Job, now: float) -> dict[str, Any]:
         "bandwidth_bytes_per_second": worker.registration.bandwidth,
         "measured_bandwidth_bytes_per_second": worker.measured_bandwidth or None,
         "workload": int(totals.workloads[slot]),
+        "rests": bool(totals.rests[slot]),
         "cache_rows": worker.registration.cache_rows,
         "lease_age_seconds": None if worker.flushed else now - worker.last_heartbeat,
         "lease_seconds": job.settings.lease_seconds,

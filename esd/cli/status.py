@@ -45,12 +45,15 @@ def _worker_table(state: JobState) -> Table:
     table = Table(*columns, show_edge=False, pad_edge=False)
     for worker in state.workers:
         measured = f"{8e-6 * worker.measured_bandwidth:,.1f}" if worker.measured_bandwidth else ""
-        counts = [str(count) for count in (worker.slot, worker.workload)]
+        counts = [str(worker.slot), f"{worker.workload}{', rests' if worker.rests else ''}"]
         table.add_row(worker.worker, *counts, f"{8e-6 * worker.bandwidth:,.1f}", measured, f"{worker.iterations:,}")
     return table
 
 
 def _workers(state: JobState) -> list[dict[str, Any]]:
     """Returns the present figures of each worker: `workload` is m_j, links are in bytes per second."""
-    names = ("worker", "slot", "workload", "bandwidth", "measured_bandwidth", "cache_rows", "iterations", "held_back")
+    names = (
+        *("worker", "slot", "workload", "rests", "bandwidth", "measured_bandwidth", "cache_rows", "iterations"),
+        "held_back",
+    )
     return [{name: getattr(worker, name) for name in names} for worker in state.workers]

@@ -46,6 +46,7 @@ class WorkerState:
         workload: m_j, its samples in the latest planned iteration.
         late_iterations: number of iterations that it delayed far beyond the usual time, under this dispatcher.
         held_back: samples beyond which balanced workloads would assign it more if its cache had room; 0: it has room.
+        rests: whether it has no samples, and so gets no sums of dense gradients, in the latest planned iteration.
 
     Example:
         >>> state = esd.WorkerState(
@@ -70,6 +71,7 @@ class WorkerState:
     workload: int = 0
     late_iterations: int = 0
     held_back: int = 0
+    rests: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,6 +314,20 @@ HELD_BACK = Gauge(
     ("worker",),
     registry=REGISTRY,
 )
+RESTS = Gauge(
+    "esd_worker_rests",
+    "1 while a worker has no samples and so gets no sums of dense gradients (--dense server), else 0. At 1 its link is "
+    "quiet because nothing is to be sent; at 0 a quiet link has another cause, so look at the worker.",
+    ("worker",),
+    registry=REGISTRY,
+)
+RETURNS = Counter(
+    "esd_worker_returns_total",
+    "Returns of a worker that has rested, each of which carries all dense parameters with the state of their optimizer "
+    "to it. Many of them cost its link: give it samples in every iteration, or none.",
+    ("worker",),
+    registry=REGISTRY,
+)
 LEASE = Gauge(
     "esd_lease_seconds",
     "Silence after which a worker loses its slot, as configured. Raise it if live workers lose their slots, lower it "
@@ -459,7 +473,7 @@ BY_SERVICE = {
         MISSING_UPDATES, FLUSHED_AHEAD, SOLVER_SECONDS, SOLVER_GAP, KNOWN_ROWS, FORGOTTEN_ROWS, EXPIRED_ROWS, ROW_LIMIT,
         ADMISSION, ADMISSION_ERROR, DISPATCH_WINDOW, STANDSTILL, PLAN_OBSERVERS, PLAN_HISTORY, QUEUED_SAMPLES,
         LOGGED_SAMPLES, SOURCE_LAG, PART_WAIT_SECONDS, PART_WAITING_BYTES, JOB_PHASE, HEARTBEAT_AGE, REFUSED_MESSAGES,
-        LATE_ITERATIONS, HELD_BACK, LEASE,
+        LATE_ITERATIONS, HELD_BACK, RESTS, RETURNS, LEASE,
         ITERATIONS, ITERATION_SECONDS, WORKER_BANDWIDTH, *TRAINED.values(), *RECENT.values(), *HELD_OUT.values(),
         HELD_OUT_ITERATION,
     ),

@@ -151,6 +151,7 @@ def _encode_worker(worker: WorkerState) -> pb.WorkerState:
         workload=worker.workload,
         late_iterations=worker.late_iterations,
         held_back=worker.held_back,
+        rests=worker.rests,
     )
 
 
@@ -169,4 +170,5 @@ def _decode_worker(message: pb.WorkerState) -> WorkerState:
         workload=message.workload,
         late_iterations=message.late_iterations,
         held_back=message.held_back,
+        rests=message.rests,
     )

@@ -235,7 +235,7 @@ class Job:
         self.feedback = ReportedFeedback(self.spec.workers, self.spec.window, epoch.first)
         for worker in self.training_workers:
             self.feedback.set_link(worker.slot, worker.registration.bandwidth)
-            job_metrics.show_worker(self.lifecycle, worker)
+            job_metrics.show_worker(self.lifecycle, self.totals, worker)
         if self.checkpoints is not None:
             self.checkpoints.begin_epoch(epoch.first)
         if epoch.reloads:

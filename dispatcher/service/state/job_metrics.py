@@ -17,6 +17,7 @@ from esd.dispatcher.service.state.lifecycle import Lifecycle
 from esd.dispatcher.service.state.samples import SampleQueue
 from esd.dispatcher.service.state.totals import JobTotals
 from esd.dispatcher.service.state.worker_record import WorkerRecord
+from esd.services.domain.dense_roles import DenseRole
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import LINK_DIRECTIONS, LINK_KINDS, PHASES, IterationReport, TransferCounts
 from esd.services.domain.state import Evaluation, JobPhase, Quality
@@ -50,7 +51,7 @@ def show_job(
     """
     for phase in JobPhase:
         metrics.JOB_PHASE.labels(phase.name.lower()).set_function(partial(_is_in, lifecycle, phase))
-    for gauge in (metrics.HEARTBEAT_AGE, metrics.PART_WAIT_SECONDS, metrics.PART_WAITING_BYTES):
+    for gauge in (metrics.HEARTBEAT_AGE, metrics.RESTS, metrics.PART_WAIT_SECONDS, metrics.PART_WAITING_BYTES):
         gauge.clear()
     _child(metrics.REFUSED_MESSAGES, "FAILED_PRECONDITION")  # a series at 0, since a rate needs a start
     metrics.LEASE.set(lease_seconds)
@@ -73,11 +74,14 @@ def show_part(part: int, awaited: Callable[[], float], waiting_bytes: Callable[[
     metrics.PART_WAITING_BYTES.labels(part).set_function(waiting_bytes)
 
 
-def show_worker(lifecycle: Lifecycle, worker: WorkerRecord) -> None:
+def show_worker(lifecycle: Lifecycle, totals: JobTotals, worker: WorkerRecord) -> None:
     """Shows a worker in its slot from now on."""
-    metrics.WORKER_BANDWIDTH.labels(worker.slot).set(worker.registration.bandwidth)
-    metrics.LATE_ITERATIONS.labels(worker.slot)  # a series at 0, since a rate needs a start
-    metrics.HEARTBEAT_AGE.labels(worker.slot).set_function(lambda: _silence(lifecycle, worker))
+    slot = worker.slot
+    metrics.WORKER_BANDWIDTH.labels(slot).set(worker.registration.bandwidth)
+    for counter in (metrics.LATE_ITERATIONS, metrics.RETURNS):
+        counter.labels(slot)  # a series at 0, since a rate needs a start
+    metrics.RESTS.labels(slot).set_function(lambda: float(not lifecycle.over and totals.rests[slot]))
+    metrics.HEARTBEAT_AGE.labels(slot).set_function(lambda: _silence(lifecycle, worker))
 
 
 def planned(job: JobSpec, decision: Decision, rows: int, *, late: bool) -> None:
@@ -93,6 +97,8 @@ def planned(job: JobSpec, decision: Decision, rows: int, *, late: bool) -> None:
         metrics.LATE_DECISIONS.inc()
     metrics.DECISION_BUDGET.set(decision.budget_seconds)
     _count_rows(job, decision, rows)
+    for slot in np.flatnonzero(decision.roles == DenseRole.RETURNS).tolist():
+        _child(metrics.RETURNS, slot).inc()
     for phase, seconds in decision.seconds.items():
         _child(metrics.DISPATCH_SECONDS, phase).observe(seconds)
     metrics.PLAN_BYTES.inc(decision.plan_bytes)

@@ -10,6 +10,7 @@ import numpy as np
 
 from esd.dispatcher.core.decision import Decision
 from esd.dispatcher.core.progress import Progress
+from esd.services.domain.dense_roles import resting
 from esd.services.domain.jobs import JobSpec
 from esd.services.domain.reports import IterationReport
 
@@ -132,6 +133,7 @@ class JobTotals:
         worker_hits: int64 [n], the hits by worker slot.
         workloads: int32 [n], m_j: samples of each worker in the latest planned iteration.
         held_back: int32 [n], the samples for whose rows a worker's cache has room; 0 if the cache does not limit it.
+        rests: bool [n], which workers rest in the latest planned iteration.
         progress: loss and AUC of the iterations that all workers have confirmed.
         history: earlier values of these totals.
     """
@@ -154,6 +156,7 @@ class JobTotals:
         self.worker_hits = np.zeros(job.workers, np.int64)
         self.workloads = np.array(job.workloads, np.int32)
         self.held_back = np.zeros(job.workers, np.int32)
+        self.rests = np.zeros(job.workers, np.bool_)
         self.progress = Progress(job.workers, len(job.labels))
         self.history = PointHistory()
         self._confirmed = 0  # iterations, by all workers
@@ -184,6 +187,7 @@ class JobTotals:
         self.reduced_seconds += decision.reduced_seconds
         self.workloads = decision.workloads
         self.held_back = decision.held_back
+        self.rests = resting(decision.roles)
         self.worker_lookups += decision.worker_lookups
         self.worker_hits += decision.worker_hits
         self._decision_seconds[self._planned % _RECENT_DECISIONS] = decision.decision_seconds
@@ -259,6 +263,7 @@ class JobTotals:
         """
         self.rewind_to(planned, progress, workers)
         self.workloads, self.held_back = np.zeros((2, workers), np.int32)
+        self.rests = np.zeros(workers, np.bool_)
         self.worker_lookups, self.worker_hits = np.zeros((2, workers), np.int64)
 
     def decision_seconds(self, *quantiles: float) -> list[float]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import json
 import math
-from collections.abc import Callable, Iterator
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -29,6 +32,7 @@ from esd.services.domain.dense_sums import ServerSum
 from esd.services.domain.jobs import JobSpec, ModelSpec
 from esd.services.domain.sites import site_key
 from esd.services.domain.tables import OptimizerKind, OptimizerSpec
+from esd.services.runtime.metrics import REGISTRY
 from esd.services.runtime.tasks import run_in
 from esd.worker.service.epoch import Training
 from esd.worker.service.session import WorkerSession
@@ -75,6 +79,7 @@ class Run:
         patience: seconds for which a worker waits for a service that is away, or for its own end.
         before: called in the thread of a worker, with its slot, before it trains a step; True: the worker leaves the
             job at once, and another one comes in its place.
+        at_end: called with the address of the dispatcher when the job has ended.
     """
 
     schedule: list[tuple[int, ...]]
@@ -82,6 +87,7 @@ class Run:
     optimizer: OptimizerKind = OptimizerKind.ADAM
     before: Callable[[Run, int, Step], object] = lambda *_: None
     patience: float = 30.0
+    at_end: Callable[[str], Awaitable[object]] | None = None
     rested: set[tuple[int, int]] = field(default_factory=set)  # slots and iterations
     proxy: CuttableProxy = field(init=False)
     loop: asyncio.AbstractEventLoop = field(init=False)
@@ -109,6 +115,8 @@ class Run:
             state = await client.describe()
             assert state is not None
             self.state = state
+            if self.at_end is not None:
+                await self.at_end(dispatcher.address)
             rows, dense = await stored_model(self.job)
             self.rows = {row: (version, values.tobytes()) for row, (version, values) in rows.items()}
             self.dense = {name: values.tobytes() for name, values in dense.items()}
@@ -232,3 +240,48 @@ async def test_a_job_that_goes_back_to_a_checkpoint_while_workers_rest_trains_th
     assert left == [victim]
     assert run.state.recoveries
     assert run.model() == (await Run(ALTERNATING, rests=False)()).model()
+
+
+def in_slots(metric: str) -> list[float]:
+    """The values of a metric that the dispatcher in this process has for each worker."""
+    return [REGISTRY.get_sample_value(metric, {"worker": str(slot)}) or 0.0 for slot in range(len(SITES))]
+
+
+async def test_the_status_the_page_and_a_metric_name_the_worker_that_rests():
+    seen: dict[str, list[object]] = {}
+
+    def look(_: Run, slot: int, step: Step) -> None:
+        if (slot, step.iteration) == (0, len(FIXED) - 1):
+            seen["metric"] = in_slots("esd_worker_rests")
+
+    async def ask(dispatcher: str) -> None:
+        async with esd.AsyncDispatcherClient(dispatcher) as client:
+            page = json.loads(await client.describe_page("job"))
+        seen["page"] = [worker["rests"] for worker in page["workers"]]
+        command = (sys.executable, "-m", "esd.cli", "status", "--dispatcher", dispatcher)
+        process = await asyncio.create_subprocess_exec(*command, "--json", stdout=PIPE)
+        told, _ = await process.communicate()
+        seen["status"] = [worker["rests"] for worker in json.loads(told)["workers"]]
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
+        table, _ = await process.communicate()
+        seen["table"] = [", rests" in line for line in table.decode().splitlines() if "worker-" in line]
+
+    run = await Run(FIXED, before=look, at_end=ask)()
+    assert [worker.rests for worker in run.state.workers] == [False, False, True]
+    for told in ("metric", "page", "status", "table"):
+        assert seen[told] == [False, False, True], told
+    assert in_slots("esd_worker_rests") == [0.0, 0.0, 0.0], "the job has ended"
+
+
+async def test_a_metric_counts_the_returns_of_each_worker():
+    before = in_slots("esd_worker_returns_total")
+    await Run(ALTERNATING)()
+    rested = set(resting_slots(ALTERNATING, 2))
+    returns = [
+        sum(slot in sites and (slot, iteration - 1) in rested for iteration, sites in enumerate(ALTERNATING))
+        for slot in range(len(SITES))
+    ]
+    assert min(returns) > 0
+    assert [
+        after - earlier for after, earlier in zip(in_slots("esd_worker_returns_total"), before, strict=True)
+    ] == returns

@@ -281,6 +281,7 @@ function workerRow(worker, names, most) {
   return element("tr", {},
     element("td", { class: "who" }, worker.name, element("div", { class: "sub" }, `slot ${worker.slot}, ${number(worker.iterations)} iterations, ${number(worker.workload)} samples each`
       + (worker.held_back ? ` (its cache has room for ${number(worker.held_back)})` : "")
+      + (worker.rests ? ", rests: it needs no dense sums" : "")
       + (worker.late_iterations ? `, ${number(worker.late_iterations)} held up` : ""))),
     cell(1, joined(link(worker.bandwidth_bytes_per_second)), worker.measured_bandwidth_bytes_per_second === null ? null
       : element("div", { class: "sub" }, `${joined(link(worker.measured_bandwidth_bytes_per_second))} measured`)),
