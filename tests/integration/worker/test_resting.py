@@ -27,6 +27,7 @@ from esd.dispatcher.simulator.link_bytes import LinkBytes
 from esd.dispatcher.simulator.simulate import simulate
 from esd.ps_server.service.app import parameter_server
 from esd.ps_server.service.settings import ParameterServerSettings
+from esd.run.driver import going_on
 from esd.services.domain.batches import SampleBatch
 from esd.services.domain.dense_sums import ServerSum
 from esd.services.domain.jobs import JobSpec, ModelSpec
@@ -76,6 +77,7 @@ class Run:
     """A job of three workers in threads of this process, whose parameter server is reached over links that can break.
 
     Attributes:
+        then: the schedule of a second job, which goes on from the model of the first; empty: there is none.
         patience: seconds for which a worker waits for a service that is away, or for its own end.
         before: called in the thread of a worker, with its slot, before it trains a step; True: the worker leaves the
             job at once, and another one comes in its place.
@@ -83,6 +85,7 @@ class Run:
     """
 
     schedule: list[tuple[int, ...]]
+    then: list[tuple[int, ...]] = field(default_factory=list)
     rests: bool = True
     optimizer: OptimizerKind = OptimizerKind.ADAM
     before: Callable[[Run, int, Step], object] = lambda *_: None
@@ -106,12 +109,11 @@ class Run:
             dispatcher = await stack.enter_async_context(serve_dispatcher(settings))
             client = await stack.enter_async_context(esd.AsyncDispatcherClient(dispatcher.address))
             self.job = job_of(self.proxy.address, self.optimizer)
-            await client.create_job(self.job)
             threads = stack.enter_context(ThreadPoolExecutor(len(SITES)))
-            async with asyncio.timeout(100), asyncio.TaskGroup() as tasks:
-                tasks.create_task(client.submit(self.job.name, batches_of(self.schedule)))
-                for slot in range(len(SITES)):
-                    tasks.create_task(run_in(threads, self._take_part, slot, dispatcher.address))
+            await self._train(self.schedule, client, dispatcher.address, threads)
+            if self.then:
+                self.job = await going_on(self.job)
+                await self._train(self.then, client, dispatcher.address, threads)
             state = await client.describe()
             assert state is not None
             self.state = state
@@ -121,8 +123,21 @@ class Run:
             self.rows = {row: (version, values.tobytes()) for row, (version, values) in rows.items()}
             self.dense = {name: values.tobytes() for name, values in dense.items()}
             async with ServerClient(server.address, self.job.table) as store:
-                self.saved = await store.get_part(len(self.schedule), "dense")
+                self.saved = await store.get_part(len(self.schedule) + len(self.then), "dense")
         return self
+
+    async def _train(
+        self,
+        schedule: list[tuple[int, ...]],
+        client: esd.AsyncDispatcherClient,
+        dispatcher: str,
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        await client.create_job(self.job)
+        async with asyncio.timeout(100), asyncio.TaskGroup() as tasks:
+            tasks.create_task(client.submit(self.job.name, batches_of(schedule)))
+            for slot in range(len(SITES)):
+                tasks.create_task(run_in(threads, self._take_part, slot, dispatcher))
 
     def _take_part(self, slot: int, dispatcher: str) -> None:
         prepare_device("cpu", 1)
@@ -240,6 +255,18 @@ async def test_a_job_that_goes_back_to_a_checkpoint_while_workers_rest_trains_th
     assert left == [victim]
     assert run.state.recoveries
     assert run.model() == (await Run(ALTERNATING, rests=False)()).model()
+
+
+async def test_a_job_goes_on_from_a_checkpoint_that_was_taken_while_the_first_workers_rested():
+    """Its workers begin with the newest parameters, all of them, and rest anew."""
+    stopped, then = ALTERNATING[:20], [(0, 1), (0, 2), *6 * [(1,)], (0, 1, 2)]
+    run = await Run(stopped, then)()
+    assert (0, len(stopped) - 1) in run.rested, "at the end of the first job, whose parameters another worker stores"
+    assert run.rested == {
+        *resting_slots(stopped, 2),
+        *((slot, len(stopped) + iteration) for slot, iteration in resting_slots(then, 2)),
+    }
+    assert run.model() == (await Run(stopped, then, rests=False)()).model()
 
 
 def in_slots(metric: str) -> list[float]:
