@@ -56,11 +56,12 @@ class LogAddress:
         return self.scheme in _ENCRYPTED
 
     @property
-    def bounds(self) -> str:
-        """Names the part of the log that is read; empty: all of it."""
+    def identity(self) -> str:
+        """Names the log and the part of it that is read, wherever its server is; equal ones mean equal messages."""
         numbers = ",".join(map(str, self.partitions))
         named = {"partitions": numbers, "from": self.first, "until": self.until}
-        return "".join(f" {bound} {value}" for bound, value in named.items() if value)
+        part = "".join(f" {bound} {value}" for bound, value in named.items() if value)
+        return f"{'topic' if self.kind == KAFKA else 'stream'} {self.name}{part}"
 
 
 def is_log(text: str) -> bool:

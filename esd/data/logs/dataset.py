@@ -43,13 +43,13 @@ class LogDataset(Table):
         self._address = parse_log(address)
         self._log: Log = open_log(self._address)
         self._log.check()
-        self.endless = not self._log.bounded
+        self.endless = not self._address.until
 
     @property
     def fingerprint(self) -> str:
         """Names the log, wherever its server is, its bounds and the schema."""
         made = hashlib.blake2b(self._schema.to_json().encode(), digest_size=8).hexdigest()
-        return f"{self._log.identity}, schema {made}, reader {READER_VERSION}"
+        return f"{self._address.identity}, schema {made}, reader {READER_VERSION}"
 
     def check_reads_on(self, fingerprint: str) -> None:
         """See ReadsOn. The bounds of the earlier reading, and its schema, may have been others."""
@@ -58,8 +58,7 @@ class LogDataset(Table):
                 f"{self._log} is read on where the earlier run ended (--continue-stream): leave out from="
                 f"{self._address.first}"
             )
-        unbounded = replace(self._address, first="", until="")
-        log = self._log.identity.removesuffix(self._address.bounds) + unbounded.bounds
+        log = replace(self._address, first="", until="").identity
         if not re.fullmatch(re.escape(log) + r"( from .+?)?( until .+?)?, schema [0-9a-f]+, reader .*", fingerprint):
             raise FailedPrecondition(
                 f"the earlier run has trained {fingerprint}, and this one would go on in {log}: --continue-stream goes "

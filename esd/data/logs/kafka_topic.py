@@ -33,16 +33,6 @@ class KafkaTopic:
     def __str__(self) -> str:
         return str(self._address)
 
-    @property
-    def identity(self) -> str:
-        """See Log."""
-        return f"topic {self._address.name}{self._address.bounds}"
-
-    @property
-    def bounded(self) -> bool:
-        """See Log."""
-        return self._until is not None
-
     def check(self) -> None:
         """See Log."""
         with closing(self._consumer()) as consumer:

@@ -63,16 +63,6 @@ class LogReader(Protocol):
 class Log(Protocol):
     """A log on a server."""
 
-    @property
-    def identity(self) -> str:
-        """Names the log and its bounds, wherever its server is; equal ones mean equal messages."""
-        ...
-
-    @property
-    def bounded(self) -> bool:
-        """Whether reading ends."""
-        ...
-
     def check(self) -> None:
         """Looks whether the log is there.
 

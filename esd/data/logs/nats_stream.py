@@ -32,16 +32,6 @@ class NatsStream:
     def __str__(self) -> str:
         return str(self._address)
 
-    @property
-    def identity(self) -> str:
-        """See Log."""
-        return f"stream {self._address.name}{self._address.bounds}"
-
-    @property
-    def bounded(self) -> bool:
-        """See Log."""
-        return self._until is not None
-
     def check(self) -> None:
         """See Log."""
         with closing(self._session()) as session:

@@ -42,16 +42,6 @@ class RedisStream:
     def __str__(self) -> str:
         return str(self._address)
 
-    @property
-    def identity(self) -> str:
-        """See Log."""
-        return f"stream {self._address.name}{self._address.bounds}"
-
-    @property
-    def bounded(self) -> bool:
-        """See Log."""
-        return self._until is not None
-
     def check(self) -> None:
         """See Log."""
         with self._client() as client:
