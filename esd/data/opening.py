@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from esd.data.readers.taobao import TaobaoDataset
 from esd.data.readers.text_sources import AVAZU, CRITEO, CRITEO_SEARCH, movielens
 from esd.data.schema import Schema
 from esd.data.schema_file import read_schema
-from esd.services.domain.errors import InvalidArgument, NotFound
-from esd.services.runtime.extras import is_missing
+from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.extras import reader_module
 
 BUILT_IN = "comes with ESD"
 
@@ -104,11 +103,7 @@ def log_reader() -> Any:
 
 
 def _with_pyarrow(module: str) -> Any:
-    """Imports a module that needs pyarrow, which is optional, when it is needed."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        raise NotFound(is_missing("a reader of tables", "pyarrow", "tables")) from error
+    return reader_module(module, "a reader of tables", "pyarrow", "tables")
 
 
 def _flights(request: ReadRequest) -> Dataset:

@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from esd.services.domain.errors import InvalidArgument, NotFound
-from esd.services.runtime.extras import is_missing
+from esd.services.domain.errors import InvalidArgument
+from esd.services.runtime.extras import reader_module
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -161,11 +160,7 @@ def _system(scheme: str, bucket: str, *, anonymous: bool) -> FileSystem:
 
 
 def _pyarrow_fs() -> Any:
-    """Imports pyarrow, which is optional, when it is needed."""
-    try:
-        return import_module("pyarrow.fs")
-    except ModuleNotFoundError as error:
-        raise NotFound(is_missing("a reader of remote files", "pyarrow", "tables")) from error
+    return reader_module("pyarrow.fs", "a reader of remote files", "pyarrow", "tables")
 
 
 def _below(path: Sequence[str], pattern: Sequence[str]) -> Sequence[str] | None:

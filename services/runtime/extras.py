@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
-from esd.services.domain.errors import FailedPrecondition
+from esd.services.domain.errors import FailedPrecondition, NotFound
 
 _DISTRIBUTION = "esd-train"
 _TRAIN = "train"  # the extra with torch
@@ -16,6 +18,18 @@ def is_missing(user: str, package: str, extra: str) -> str:
     The command needs no index with this distribution, since pip finds it installed.
     """
     return f"{user} needs {package}, which is not installed: pip install '{_DISTRIBUTION}[{extra}]'"
+
+
+def reader_module(module: str, user: str, package: str, extra: str) -> Any:
+    """Imports a module that reads data by an optional package. Arguments as of `is_missing`.
+
+    Raises:
+        NotFound: the package is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise NotFound(is_missing(user, package, extra)) from error
 
 
 def torch_is_missing(user: str) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from esd.data.log_address import KAFKA, NATS, LogAddress
 from esd.data.logs.log import Log
 from esd.data.logs.redis_stream import RedisStream
-from esd.services.domain.errors import NotFound
-from esd.services.runtime.extras import is_missing
+from esd.services.runtime.extras import reader_module
 
 
 def open_log(address: LogAddress) -> Log:
@@ -29,7 +27,4 @@ def open_log(address: LogAddress) -> Log:
 
 
 def _with_client(module: str, package: str, extra: str) -> Any:
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        raise NotFound(is_missing("a reader of such logs", package, extra)) from error
+    return reader_module(module, "a reader of such logs", package, extra)
