@@ -153,7 +153,7 @@ def _write_lineage(folder: FolderWriter, job: JobSpec, lineage: Lineage, checkpo
         "checkpoint": checkpoint,
         **lineage.described(job),
     }
-    folder.write(CONFIG, (json.dumps(config, indent=1, default=str) + "\n").encode())
+    folder.write(CONFIG, (json.dumps(config, indent=1) + "\n").encode())
     folder.write(MLMODEL, mlmodel_text().encode())
     if lineage.history and find_spec("pyarrow") is not None:
         with folder.open(HISTORY) as file:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from esd.cli.later import load
-from esd.run.options import LIMITS, RunOptions, option_name
+from esd.run.options import LIMITS, RunOptions, option_name, plain
 from esd.run.prepare import prepare
 from esd.services.domain.errors import InvalidArgument
 
@@ -58,3 +60,10 @@ def test_the_command_line_has_every_option_by_its_name_with_its_default_and_limi
         assert parameter.default == field.default
         if field.name in LIMITS:
             assert (parameter.min, parameter.max) == LIMITS[field.name]
+
+
+def test_every_option_is_a_value_of_json() -> None:
+    options = RunOptions(schema=Path("schema.toml"), site_values=Path("sites.csv"))
+    described = json.loads(json.dumps(plain(options)))
+    assert described.keys() == {option.name for option in fields(RunOptions)}
+    assert (described["schema"], described["site_values"], described["loss"]) == ("schema.toml", "sites.csv", "bce")
