@@ -10,15 +10,11 @@ from typing import Any
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
-from esd.dispatcher.service.settings import DispatcherSettings
-from esd.lanes.settings import LanesSettings
-from esd.ps_server.service.settings import ParameterServerSettings
+from esd.cli.schema import SETTINGS
 from esd.run.local_settings import NOT_TAKEN
 from esd.services.runtime.environment import CONDITIONS, VARIABLES
 from esd.services.runtime.metrics import REGISTRY
-from esd.services.runtime.settings import NUMBER_OF_PROCESSORS, ClientSettings, ServerSettings, explain
-from esd.serving.settings import ModelSettings
-from esd.worker.service.settings import WorkerSettings
+from esd.services.runtime.settings import NUMBER_OF_PROCESSORS, ServerSettings, explain
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTICE = "<!-- Written by `make docs` from the code; do not edit. -->\n\n"
@@ -46,16 +42,8 @@ def settings_page() -> str:
         "as a number of bytes; a speed `50m`, `62.5k` or `5g` in bits per second. Options of `esd` and the file of\n"
         "`esd cluster` take the same.\n"
     )
-    services = (
-        ("ps_server", ParameterServerSettings),
-        ("dispatcher", DispatcherSettings),
-        ("worker", WorkerSettings),
-        ("a served model", ModelSettings),
-        ("an end of lanes", LanesSettings),
-        ("the `esd` command", ClientSettings),
-    )
     text += _of_a_local_run()
-    for name, settings in services:
+    for name, settings in SETTINGS.items():
         served = issubclass(settings, ServerSettings)
         columns = ("variable", "flag", "default", "meaning") if served else ("variable", "default", "meaning")
         text += f"\n## {name}: section `[{settings.section()}]`\n\n" + _row(columns) + "|---" * len(columns) + "|\n"

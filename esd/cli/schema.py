@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -17,11 +18,19 @@ from esd.dispatcher.service.settings import DispatcherSettings
 from esd.lanes.settings import LanesSettings
 from esd.ps_server.service.settings import ParameterServerSettings
 from esd.services.runtime.json_schema import json_schema
-from esd.services.runtime.settings import ClientSettings
+from esd.services.runtime.settings import ClientSettings, Settings
 from esd.serving.settings import ModelSettings
 from esd.worker.service.settings import WorkerSettings
 
-_SERVICES = (ParameterServerSettings, DispatcherSettings, WorkerSettings, ModelSettings, LanesSettings, ClientSettings)
+# All settings, each a section of the file, by the names that docs/reference/settings.md has for their readers.
+SETTINGS: Mapping[str, type[Settings]] = {
+    "ps_server": ParameterServerSettings,
+    "dispatcher": DispatcherSettings,
+    "worker": WorkerSettings,
+    "a served model": ModelSettings,
+    "an end of lanes": LanesSettings,
+    "the `esd` command": ClientSettings,
+}
 
 
 class File(StrEnum):
@@ -66,7 +75,7 @@ def schema_of(file: File) -> dict[str, Any]:
 
 def _of_services() -> dict[str, Any]:
     """Returns the JSON Schema of the settings' file. No key is required in it: environment and flags have others."""
-    sections: dict[str, Any] = {each.section(): (each | None, None) for each in _SERVICES}
+    sections: dict[str, Any] = {each.section(): (each | None, None) for each in SETTINGS.values()}
     described = json_schema(create_model("Settings", __config__=ConfigDict(extra="forbid"), **sections), ())
     for each in described["$defs"].values():
         each.pop("required", None)
