@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Literal
 
+from esd.services.runtime.log_limit import LineLimit
+
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _context: ContextVar[Mapping[str, object]] = ContextVar("log_context", default=MappingProxyType({}))
@@ -22,6 +24,7 @@ def configure(level: LogLevel) -> None:
     """Sends all logs of this process to standard error as JSON lines, from `level` up. May be called again."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
+    handler.addFilter(LineLimit())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
