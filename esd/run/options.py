@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from esd.data import Dataset, open_data
 from esd.data.dataset import negatives_of, table_options_of
 from esd.data.distinct import distinct_ids_of
@@ -218,7 +220,13 @@ class RunOptions:
     checkpoints_kept: int = 2
 
     def __post_init__(self) -> None:
-        """Checks the numbers. Texts are checked when they are read, by `job` and the methods below."""
+        """Checks the numbers. Texts are checked when they are read, by `job` and the methods below.
+
+        Numbers of numpy, as a search over a grid has them, become Python's, which records of the run can hold.
+        """
+        for option in fields(self):
+            if isinstance(value := getattr(self, option.name), np.generic):
+                object.__setattr__(self, option.name, value.item())
         for field, (least, most) in LIMITS.items():
             value = getattr(self, field)
             if value is not None and not least <= value <= (math.inf if most is None else most):

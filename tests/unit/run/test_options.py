@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from esd.cli.later import load
@@ -60,6 +61,12 @@ def test_the_command_line_has_every_option_by_its_name_with_its_default_and_limi
         assert parameter.default == field.default
         if field.name in LIMITS:
             assert (parameter.min, parameter.max) == LIMITS[field.name]
+
+
+def test_numbers_of_numpy_are_values_of_json_too() -> None:
+    options = RunOptions(dim=np.int64(8), learning_rate=np.float64(0.25), evaluate_every=np.int32(10))
+    assert json.loads(json.dumps(plain(options))) == plain(RunOptions(dim=8, learning_rate=0.25, evaluate_every=10))
+    assert type(options.dim) is int
 
 
 def test_every_option_is_a_value_of_json() -> None:
