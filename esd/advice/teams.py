@@ -54,7 +54,7 @@ class Teams:
         best: of the fastest team the run, with the fastest way that makes the same model.
         machines: the numbers of its machines.
         seconds: of a sample in this run, if rows move before and after the computation.
-        least_seconds: the same if all rows moved while workers compute. Real runs are between the two.
+        least_seconds: the same if all rows moved while workers compute; a real run is expected between the two.
         alone_seconds: of a sample on one machine that has all rows in its own memory: its computation, since it needs
             neither links nor services.
     """

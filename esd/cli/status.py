@@ -52,8 +52,6 @@ def _worker_table(state: JobState) -> Table:
 
 def _workers(state: JobState) -> list[dict[str, Any]]:
     """Returns the present figures of each worker: `workload` is m_j, links are in bytes per second."""
-    names = (
-        *("worker", "slot", "workload", "rests", "bandwidth", "measured_bandwidth", "cache_rows", "iterations"),
-        "held_back",
-    )
+    names = ("worker", "slot", "workload", "rests", "bandwidth", "measured_bandwidth", "cache_rows", "iterations",
+             "held_back")  # fmt: skip
     return [{name: getattr(worker, name) for name in names} for worker in state.workers]
