@@ -1,7 +1,8 @@
 """A broker of Kafka for tests: librdkafka's mock broker, in this process.
 
 It speaks Kafka's protocol, keeps its messages in memory, at most 5 MB of each partition, and makes a topic of four
-partitions when the first message for it comes. It knows no times, no users, no TLS, and cannot be started again.
+partitions when the first message for it comes. Messages that are added together, and are below 1 MB, reach a reader
+together. It knows no times, no users, no TLS, and cannot be started again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from confluent_kafka import Producer
 
 PARTITIONS = 4  # of each topic
 _SECONDS = 30.0
+_LINGER_MILLISECONDS = 10_000  # for which messages wait for more of their partition; `flush` ends the wait
 
 
 class MockKafka:
@@ -23,7 +25,8 @@ class MockKafka:
     """
 
     def __init__(self) -> None:
-        self._producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 3})
+        options = {"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 3, "linger.ms": _LINGER_MILLISECONDS}
+        self._producer = Producer(options)
         brokers = self._producer.list_topics(timeout=_SECONDS).brokers.values()
         self.address = ",".join(f"{each.host}:{each.port}" for each in brokers)
 
