@@ -25,7 +25,12 @@ class MockKafka:
     """
 
     def __init__(self) -> None:
-        options = {"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 3, "linger.ms": _LINGER_MILLISECONDS}
+        options = {
+            "bootstrap.servers": "",
+            "test.mock.num.brokers": 1,
+            "log_level": 3,
+            "linger.ms": _LINGER_MILLISECONDS,
+        }
         self._producer = Producer(options)
         brokers = self._producer.list_topics(timeout=_SECONDS).brokers.values()
         self.address = ",".join(f"{each.host}:{each.port}" for each in brokers)

@@ -224,6 +224,7 @@ class _EpochPlanning:
         plans.final_flush = [encode_plan_message(plan) for plan in await self._in_thread(self._planner.flush)]
         job.show_plans(PlanStage.END, plans.planned, plans.final_flush)
         job.lifecycle.advance(JobPhase.FLUSHING)
+        await job.shadows.finish()
         await self._wait_until(lambda: all(worker.flushed for worker in job.training_workers))
         if checkpoints is not None:
             await self._wait_until(lambda: checkpoints.idle)

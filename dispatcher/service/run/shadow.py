@@ -35,6 +35,9 @@ _FARTHEST_BEHIND = 256
 _TOGETHER = 16
 _LONGEST_WAIT_SECONDS = 1.0
 
+# A job that ends waits for its shadows, so that its last figures are of all iterations; a slow mechanism is left behind.
+_LAST_WAIT_SECONDS = 5.0
+
 _log = logging.getLogger(__name__)
 
 
@@ -163,6 +166,12 @@ class Shadows:
             elif self._due is None:
                 self._due = asyncio.get_running_loop().call_later(_LONGEST_WAIT_SECONDS, self._plan_waiting)
 
+    async def finish(self) -> None:
+        """Waits until the whole stream is planned, at most for a few seconds; no batch may follow."""
+        planning = self._plan_waiting(ended=True)
+        if planning is not None:
+            await asyncio.wait([planning], timeout=_LAST_WAIT_SECONDS)
+
     def close(self) -> None:
         """Stops following the stream. The batches that were queued are still planned."""
         self._plan_waiting(ended=True)
@@ -172,16 +181,22 @@ class Shadows:
     def _behind(self) -> int:
         return self._in_work + len(self._waiting)
 
-    def _plan_waiting(self, *, ended: bool = False) -> None:
-        """Hands the waiting batches to the thread; at the end of the stream no batch is kept as lookahead."""
+    def _plan_waiting(self, *, ended: bool = False) -> asyncio.Future[list[tuple[int, float]]] | None:
+        """Hands the waiting batches to the thread; at the end of the stream no batch is kept as lookahead.
+
+        Returns:
+            What the thread will have planned; None: it has nothing to do.
+        """
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        if (self._waiting or ended) and self._shadows:
-            batches, self._waiting = self._waiting, []
-            self._in_work += len(batches)
-            planning = asyncio.get_running_loop().run_in_executor(self._thread, _plan, self._shadows, batches, ended)
-            planning.add_done_callback(partial(self._planned, len(batches)))
+        if not self._shadows or not (self._waiting or ended):
+            return None
+        batches, self._waiting = self._waiting, []
+        self._in_work += len(batches)
+        planning = asyncio.get_running_loop().run_in_executor(self._thread, _plan, self._shadows, batches, ended)
+        planning.add_done_callback(partial(self._planned, len(batches)))
+        return planning
 
     def _planned(self, batches: int, planning: asyncio.Future[list[tuple[int, float]]]) -> None:
         self._in_work -= batches
