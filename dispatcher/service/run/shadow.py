@@ -35,7 +35,7 @@ _FARTHEST_BEHIND = 256
 _TOGETHER = 16
 _LONGEST_WAIT_SECONDS = 1.0
 
-# A job that ends waits for its shadows, so that its last figures are of all iterations; a slow mechanism is left behind.
+# A job that ends waits for its shadows, so that its last figures are of all iterations, but not for slow ones.
 _LAST_WAIT_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
