@@ -15,8 +15,9 @@ from esd.dispatcher.core.decision import Decision
 from esd.dispatcher.core.feedback import ComputeTimes
 from esd.dispatcher.core.learned import Arrays, of, within
 from esd.dispatcher.core.mechanisms import Assignment, DispatchInput, Mechanism, WorkloadLimits
+from esd.dispatcher.core.trials import Trials
 from esd.dispatcher.core.workloads import BalancedWorkloads
-from esd.services.domain.dense_roles import DenseRole
+from esd.services.domain.dense_roles import DenseRole, resting
 from esd.services.domain.jobs import JobSpec
 
 _REFINEMENTS = 3  # further decisions on one batch, at most
@@ -33,7 +34,8 @@ class Balancing:
     The first workloads follow from the links, the expected traffic and a guess of the computing time. Each batch is
     assigned under the present workloads, and the time of every worker under this assignment is computed. While these
     times are uneven, the batch is assigned again under better workloads. Feedback provides the computing times, and
-    the times of the dense sums on the links: a worker whose link is busy with them gets few samples.
+    the times of the dense sums on the links: a worker whose link is busy with them gets few samples, or none, and then
+    rests. Now and then it is tried again.
 
     No worker gets more samples than its cache has room for, estimated from the rows per sample of the stream. An
     assignment whose rows do not fit is used only if no other assignment exists.
@@ -46,6 +48,7 @@ class Balancing:
         sizes: RowSizes,
         rooms: Sequence[int],
         costs: CostModel,
+        return_sums: int,
     ) -> None:
         """Starts without feedback.
 
@@ -55,6 +58,7 @@ class Balancing:
             sizes: the sizes of the rows of a sample.
             rooms: the room of each cache in units of row size, [n].
             costs: the cost model of the registered links.
+            return_sums: see `Trials`.
 
         Raises:
             InvalidArgument: no workloads within the limits sum to the batch size.
@@ -67,7 +71,9 @@ class Balancing:
         moving = costs.transfer_seconds * sizes.of_sample * _MISSING_SHARE
         self._guess = float(moving.min())  # seconds of computation per sample, until the first feedback
         self._summing = np.zeros(job.workers)  # seconds of dense sums on the link per iteration, [n]
-        self._sums: deque[NDArray[np.bool_]] = deque()  # of planned iterations, whose links carry one dense sum, [n]
+        self._roles: deque[NDArray[np.uint32]] = deque()  # in the sums of planned iterations, [n] of DenseRole
+        self._rested = np.zeros(job.workers, np.bool_)  # whether a worker has rested since its sums were measured
+        self._trials = Trials(job.workers, return_sums)
         self._evicting = np.zeros(job.workers)  # seconds of evict pushes per sample, [n]
         self._balance = BalancedWorkloads(
             job.batch_size,
@@ -75,6 +81,7 @@ class Balancing:
             limits[1].tolist(),
             (moving + self._guess) * job.batch_size / job.workers,
         )
+        self._least = self._balance.least  # without trials
 
     @property
     def workloads(self) -> tuple[int, ...]:
@@ -93,13 +100,19 @@ class Balancing:
         Args:
             seconds: for rows, plans and computation, float64 [n].
             summing: of the dense sums on the links, float64 [n]; None: not known. The time of a worker that
-                rests, or carries the state of a return, is ignored: it tells nothing of the sums to come.
+                rests, or carries the state of a return, is ignored: it tells nothing of the sums to come. The first
+                one behind a rest replaces what was known.
         """
         known = self._compute_times.known
         self._compute_times.update(seconds)
-        sums = self._sums.popleft() if self._sums else np.ones_like(self._summing, np.bool_)
+        roles = self._roles.popleft() if self._roles else np.zeros_like(seconds, np.uint32)
+        self._rested |= resting(roles)
         if summing is not None:
-            self._summing[sums] += (_SMOOTHING if known else 1.0) * (summing - self._summing)[sums]
+            sums = np.isin(roles, (DenseRole.TRAINS, DenseRole.TRAINS_ON))
+            weights = np.where(self._rested | (not known), 1.0, _SMOOTHING)
+            self._summing[sums] += (weights * (summing - self._summing))[sums]
+            self._rested &= ~sums
+        self._trials.observe(float((seconds if summing is None else seconds + summing).max()))
         if not known:
             self._balance.forget()  # the paces so far followed from the guess
 
@@ -107,6 +120,9 @@ class Balancing:
         """Assigns a batch of full size: the fastest of a few trials whose rows fit the caches."""
         best: Assignment | None = None
         least_seconds = np.inf
+        tried = np.minimum(self._trials.samples(self._balance.sample_seconds, self._summing), self._balance.most)
+        if np.maximum(self._least, tried).sum() <= self._job.batch_size:
+            self._balance.least = np.maximum(self._least, tried)
         capacities = self._balance.current(self._most(), self._summing)
         for trial in range(_REFINEMENTS + 1):
             assigned = mechanism.decide(
@@ -131,7 +147,8 @@ class Balancing:
         """Learns the planned transfers of an iteration."""
         workloads, costs = decision.workloads, decision.cost_model
         self._compute_times.plan(decision.link_seconds, workloads)
-        self._sums.append(np.isin(decision.roles, (DenseRole.TRAINS, DenseRole.TRAINS_ON)))
+        self._roles.append(decision.roles)
+        self._trials.plan(workloads)
         if len(decision.assignment) < self._job.batch_size:
             return
         evicted = replace(Operations.none(len(workloads)), evict_push=decision.moved_bytes.evict_push)
@@ -142,13 +159,17 @@ class Balancing:
 
     def save(self) -> dict[str, NDArray[Any]]:
         """Returns the state from which the workloads follow, for `load`."""
-        parts = {"paces": self._balance.save(), "computing": self._compute_times.save()}
-        sums = np.reshape(np.array(self._sums, np.bool_), (-1, self._job.workers))
+        parts = {
+            "paces": self._balance.save(),
+            "computing": self._compute_times.save(),
+            "trials": self._trials.save(),
+        }
         return within(parts) | {
             "evicting": self._evicting,
             "fits": self._fits,
             "summing": self._summing,
-            "sums": sums,
+            "roles": np.reshape(np.array(self._roles, np.uint32), (-1, self._job.workers)),
+            "rested": self._rested,
         }
 
     def load(self, saved: Arrays) -> None:
@@ -156,7 +177,11 @@ class Balancing:
         self._balance.load(of(saved, "paces"))
         self._compute_times.load(of(saved, "computing"))
         self._evicting, self._fits, self._summing = (saved[name] for name in ("evicting", "fits", "summing"))
-        self._sums = deque(saved.get("sums", ()))  # earlier versions wrote none: nobody rested
+        self._trials.load(of(saved, "trials"))
+        self._roles = deque(
+            saved.get("roles", ())
+        )  # earlier versions wrote none: workers with balanced samples trained
+        self._rested = saved.get("rested", self._rested)
 
     @property
     def _computing(self) -> NDArray[np.float64]:

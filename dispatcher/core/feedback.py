@@ -64,9 +64,9 @@ class ComputeTimes:
             return
         link_seconds, workloads = self._planned.popleft()
         self._updates += 1
-        weight = max(1 / self._updates, _SMOOTHING)
-        self._computing += weight * (seconds - link_seconds - self._computing)
-        self._samples += weight * (workloads - self._samples)
+        weights = max(1 / self._updates, _SMOOTHING) * (workloads > 0)  # without samples there is no time of one
+        self._computing += weights * (seconds - link_seconds - self._computing)
+        self._samples += weights * (workloads - self._samples)
 
     def save(self) -> dict[str, NDArray[Any]]:
         """Returns the smoothed times and the announced iterations without feedback, for `load`."""

@@ -106,16 +106,17 @@ class Planner:
         caches = [self._sizes.cache_room(rows) for rows in cache_rows]
         self._sync = sync_planning(job, SyncContext(bandwidths, cache_rows, self.members, self._sizes))
         least, most = _worker_limits(job, worker_limits)
+        self._resting = Resting(job, self.members, bandwidths, allowed=rests)
         self._balancing: Balancing | None = None
         if job.workload_limits is not None:
             taken = self._sizes.cache_room(job.sync.pinned_rows) + self._sizes.lists_room(job)
             free = [room - taken for room in caches]
-            self._balancing = Balancing(job, (least, most), self._sizes, free, self.cost_model)
+            returns = self._resting.return_sums
+            self._balancing = Balancing(job, (least, most), self._sizes, free, self.cost_model, returns)
         self._necessary = NecessaryTime() if job.auto_budget else None
         self._admission = Admission(job) if job.admit_afters else None
         self._epoch = epoch
         self.rests = rests
-        self._resting = Resting(job, self.members, bandwidths, allowed=rests)
         self._mechanism = mechanism or get_mechanism(job)
         try:
             self._engine = engine_of(job.workers).Engine(

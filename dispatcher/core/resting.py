@@ -31,12 +31,17 @@ class Resting:
         members: the workers of the epoch, whose copies are all the same at its beginning.
         bandwidths: of the links, [n]: the fastest of the workers that can gives.
         allowed: whether all members may rest.
+
+    Attributes:
+        return_sums: what a worker that returns gets, in bytes of a sum of dense gradients; 0: nobody rests.
     """
 
     def __init__(self, job: JobSpec, members: WorkerSet, bandwidths: Sequence[float], *, allowed: bool) -> None:
         rests = allowed and type(job.dense_sum) is ServerSum and not job.sync.pinned_rows
         self._members = np.array(list(members), np.int64)
-        self._patience = job.model.dense_optimizer.values_per_parameter if rests else _FOR_EVER
+        values = job.model.dense_optimizer.values_per_parameter
+        self.return_sums = values if rests else 0
+        self._patience = values if rests else _FOR_EVER
         self._bandwidths = np.asarray(bandwidths, np.float64)
         fixed = job.workload_limits is None and not job.sites
         never = np.array(job.workloads) == 0 if fixed else np.zeros(len(bandwidths), np.bool_)

@@ -68,6 +68,11 @@ class BalancedWorkloads:
         off = _log_pace(seconds, np.maximum(workloads, 1).astype(np.float64)) - self._paces
         self._paces[seen] += weight * off[seen]
 
+    @property
+    def sample_seconds(self) -> NDArray[np.float64]:
+        """The time that each worker needs for an iteration with one sample, float64 [n]."""
+        return np.exp(self._paces)
+
     def forget(self) -> None:
         """Makes the next iteration replace all knowledge, as if it were the first."""
         self._iterations = 0

@@ -12,6 +12,8 @@ from esd.dispatcher.core.feedback import Feedback
 from esd.dispatcher.core.planner import Planner
 from esd.dispatcher.core.workloads import BalancedWorkloads
 from esd.dispatcher.simulator.simulate import simulate
+from esd.services.domain.dense_roles import DenseRole, resting
+from esd.services.domain.dense_sums import ServerSum
 from esd.services.domain.errors import InvalidArgument, ResourceExhausted
 
 UNEQUAL = [625e6, 625e6, 62.5e6, 62.5e6]
@@ -78,6 +80,33 @@ def test_links_that_are_busy_with_dense_sums_carry_few_rows(job, make_batches, m
     assert few.sum() == SAMPLES
     assert few[2:].sum() < many[2:].sum() / 2
     assert (known + dense).max(axis=1).mean() < 0.9 * (unknown + dense).max(axis=1).mean()
+
+
+def test_a_worker_that_is_left_out_is_tried_again_and_returns_when_its_link_recovers(job, make_batches):
+    """The links of workers 2 and 3 are busy with sums; worker 3's is free from iteration 500 on."""
+    batches = make_batches(1200, samples=SAMPLES, fields=FIELDS, rows=3000, seed=1)
+    job = replace(job(mechanism="random", workload_limits=(0, SAMPLES)), dense_sum=ServerSum())
+    planner = Planner(job, EQUAL, [600] * 4, rests=True)
+    busy, free = np.array([1e-6, 1e-6, 4e-5, 4e-5]), np.array([1e-6, 1e-6, 4e-5, 1e-6])
+    workloads, told, spent = [], [], []
+    for t, batch in enumerate(batches):
+        if t >= job.window:
+            seconds, summing = told[t - job.window]
+            planner.observe(Feedback(seconds, np.zeros(4), 0.0, summing))
+        decision = planner.plan(batch)
+        summing = (busy if t < 500 else free) * ~resting(decision.roles) * (1 + (decision.roles == DenseRole.RETURNS))
+        told.append((decision.link_seconds + 1e-7 * decision.workloads, summing))
+        workloads.append(decision.workloads)
+        spent.append((sum(told[-1])).max())
+    works = np.array(workloads) > 0
+    tried = works[20:500, 2:].any(axis=1)
+    assert tried.any()
+    assert np.array(spent)[20:500][tried].sum() < 0.05 * sum(spent[20:500])
+    assert works[20:, :2].all()
+    assert not works[-100:, 2].all()
+    first = 500 + int(np.argmax(works[500:, 3]))
+    assert works[first + 2 + job.window :, 3].all(), "one trial tells"
+    assert np.mean(workloads[-100:], axis=0)[3] == pytest.approx(SAMPLES / 3, rel=0.2)
 
 
 @pytest.mark.parametrize("fixed", [[0.0, 0.0, 0.0], [0.0, 1.0, 4.0], [0.0, 2.0, 500.0]])
@@ -197,8 +226,9 @@ def test_a_checkpoint_of_an_earlier_version_knows_of_no_worker_that_rested(job, 
     original = Planner(job(), UNEQUAL, [600] * 4)
     drive(original, batches[:20], [1e-6] * 4)
     _, snapshot = original.checkpoint()
-    earlier = {name: array for name, array in snapshot.learned.items() if not name.endswith("/sums")}
-    assert len(earlier) == len(snapshot.learned) - 1
+    later = ("/roles", "/rested", "/trials/without", "/trials/left")
+    earlier = {name: array for name, array in snapshot.learned.items() if not name.endswith(later)}
+    assert len(earlier) == len(snapshot.learned) - 4
     workloads = []
     for learned in (snapshot.learned, earlier):
         planner = Planner(job(), UNEQUAL, [600] * 4, snapshot=replace(snapshot, learned=learned))

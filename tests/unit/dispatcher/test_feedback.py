@@ -54,6 +54,14 @@ def test_compute_times_are_what_operations_leave_of_an_iteration():
     assert times.sample_seconds[1] < 0 < times.sample_seconds[0] < 0.5
 
 
+def test_what_a_worker_reports_without_samples_is_no_time_of_a_sample():
+    times = ComputeTimes(2)
+    for t in range(5000):
+        times.plan(measured(1, 1), np.array([2, 2 if t < 5 else 0], np.int32))
+        times.update(measured(3, 3 if t < 5 else 1.1))
+    assert times.sample_seconds == pytest.approx([1, 1])
+
+
 def test_joint_dispatch_shares_samples_out_by_the_times_it_foresees(make_job, make_batches):
     """Within the limits, sums kept; short batches are not touched."""
     job = make_job(batch_size=32, mechanism="joint", workload_limits=(2, 16))
