@@ -39,6 +39,7 @@ class Resting:
     def __init__(self, job: JobSpec, members: WorkerSet, bandwidths: Sequence[float], *, allowed: bool) -> None:
         rests = allowed and type(job.dense_sum) is ServerSum and not job.sync.pinned_rows
         self._members = np.array(list(members), np.int64)
+        self._present = np.isin(np.arange(len(bandwidths)), self._members)
         values = job.model.dense_optimizer.values_per_parameter
         self.return_sums = values if rests else 0
         self._patience = values if rests else _FOR_EVER
@@ -54,14 +55,14 @@ class Resting:
         return int(self._members[~self._behind[self._members]][0])
 
     def plan(self, workloads: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Returns the roles of all workers in the next iteration, uint32 [n] of DenseRole.
+        """Returns the roles of all workers in the next iteration, uint32 [n] of DenseRole; only members rest.
 
         Args:
             workloads: the samples of each worker, int64 [n], of which one at least has some.
         """
         works = workloads > 0
         returns = self._behind & works
-        rests = ~works & (self._idle >= self._patience)
+        rests = ~works & self._present & (self._idle >= self._patience)
         roles = np.where(rests, DenseRole.RESTS, DenseRole.TRAINS)
         if returns.any():
             roles = np.where(rests, DenseRole.RESTS_ON, DenseRole.TRAINS_ON)

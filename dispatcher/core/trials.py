@@ -21,11 +21,12 @@ class Trials:
 
     Args:
         workers: n.
-        return_sums: what a worker that returns from a rest moves, in dense sums; 0 where no worker rests.
+        return_sums: what a worker that returns from a rest moves, in dense sums, and how many it takes part in before
+            it rests again; 0 where no worker rests.
     """
 
     def __init__(self, workers: int, return_sums: int) -> None:
-        self._sums = _ITERATIONS + return_sums if return_sums else 0  # those of others are paid without samples, too
+        self._sums = _ITERATIONS + 2 * return_sums if return_sums else 0  # where nobody rests, trials add no sums
         self._without = np.zeros(workers)  # seconds of training since the worker had samples
         self._left = np.zeros(workers, np.int64)  # iterations of the present trial
 

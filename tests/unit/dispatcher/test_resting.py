@@ -88,11 +88,10 @@ def test_a_worker_that_begins_to_rest_gives_nothing(resting):
     assert roles(rests, "110", "010", "001") == ["...", "..r", "Rg<"]
 
 
-def test_absent_workers_neither_give_nor_store(resting):
+def test_absent_workers_neither_rest_nor_give_nor_store(resting):
     rests = resting(links=(9.0, 1.0, 5.0), members=WorkerSet.of([1, 2]))
     assert rests.keeper == 1
-    roles(rests, "010", "010")
-    assert [each[1:] for each in roles(rests, "001")] == ["g<"]
+    assert roles(rests, "010", "010", "001") == ["...", "..r", ",g<"]
 
 
 @pytest.mark.parametrize("way", [ALL_REDUCE, LowRank(2), Every(3)], ids=str)

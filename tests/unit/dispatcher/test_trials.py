@@ -10,12 +10,12 @@ from esd.dispatcher.core.trials import Trials
 SAMPLE, SUM = np.array([0.1, 0.1]), np.array([0.0, 2.0])  # seconds
 
 
-@pytest.mark.parametrize(("return_sums", "cost"), [(0, 0.2), (3, 0.2 + 5 * 2.0)], ids=["nobody rests", "rests"])
+@pytest.mark.parametrize(("return_sums", "cost"), [(0, 0.2), (3, 0.2 + 8 * 2.0)], ids=["nobody rests", "rests"])
 def test_trials_take_a_small_share_of_the_time(return_sums: int, cost: float) -> None:
     """Worker 1 never gets samples but on trial; without rests it pays its sums all the time."""
     trials = Trials(2, return_sums)
     tried: list[int] = []
-    for t in range(1000):
+    for t in range(2000):
         needed = trials.samples(SAMPLE, SUM)
         assert needed[0] == 0
         tried += [t] * int(needed[1])
