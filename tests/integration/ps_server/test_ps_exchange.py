@@ -190,7 +190,8 @@ async def test_pulls_that_fail_before_their_push_is_stored_are_refused_after_it(
 
 
 async def test_a_refused_push_ends_its_frame_after_its_pulls_were_answered(stream):
-    await stream.write(frame(1, gradient_push(1, [5], 2, 0b10, 1.0), pull=([8, 9], [0, 1]), wait_ms=50))
+    long_enough = 500  # for the row that is there to be read first
+    await stream.write(frame(1, gradient_push(1, [5], 2, 0b10, 1.0), pull=([8, 9], [0, 1]), wait_ms=long_enough))
     *pulled, refused = await stream.answer(1)
     assert [each.initial for each in pulled] == [b"\1"]
     assert (refused.stored, "in time" in refused.refusal.message) == (False, True)
