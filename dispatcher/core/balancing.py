@@ -117,14 +117,14 @@ class Balancing:
             self._balance.forget()  # the paces so far followed from the guess
 
     def assign(self, mechanism: Mechanism, problem: DispatchInput, costs: CostModel) -> Assignment:
-        """Assigns a batch of full size: the fastest of a few trials whose rows fit the caches."""
+        """Assigns a batch of full size: the fastest of a few assignments whose rows fit the caches."""
         best: Assignment | None = None
         least_seconds = np.inf
         tried = np.minimum(self._trials.samples(self._balance.sample_seconds, self._summing), self._balance.most)
         if np.maximum(self._least, tried).sum() <= self._job.batch_size:
             self._balance.least = np.maximum(self._least, tried)
         capacities = self._balance.current(self._most(), self._summing)
-        for trial in range(_REFINEMENTS + 1):
+        for refinements in range(_REFINEMENTS + 1):
             assigned = mechanism.decide(
                 replace(problem, capacities=capacities, limits=self._limits(capacities, costs.unit_seconds))
             )
@@ -138,7 +138,7 @@ class Balancing:
             if fits and slowest < least_seconds:
                 best, least_seconds = assigned, slowest
             even = fits and slowest <= _EVEN * float(seconds.mean())
-            if trial == _REFINEMENTS or even or not gained or problem.time.over():
+            if refinements == _REFINEMENTS or even or not gained or problem.time.over():
                 break
             capacities = self._balance.refine(workloads, seconds, self._most(), self._summing)
         return best if best is not None else self._cautious(mechanism, problem)
@@ -178,10 +178,8 @@ class Balancing:
         self._compute_times.load(of(saved, "computing"))
         self._evicting, self._fits, self._summing = (saved[name] for name in ("evicting", "fits", "summing"))
         self._trials.load(of(saved, "trials"))
-        self._roles = deque(
-            saved.get("roles", ())
-        )  # earlier versions wrote none: workers with balanced samples trained
-        self._rested = saved.get("rested", self._rested)
+        if "roles" in saved:  # earlier versions had none: nobody rested
+            self._roles, self._rested = deque(saved["roles"]), saved["rested"]
 
     @property
     def _computing(self) -> NDArray[np.float64]:

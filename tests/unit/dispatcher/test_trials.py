@@ -32,7 +32,7 @@ def test_a_trial_lasts_until_the_worker_had_its_samples_and_goes_on_from_a_check
     trials = Trials(2, 0)
     trials.observe(7.0)
     restored = Trials(2, 0)
-    restored.load(trials.save())
+    restored.load({name: array.copy() for name, array in trials.save().items()})
     for each in (trials, restored):
         for workloads in ([8, 0], [8, 0], [8, 1], [8, 1]):
             assert each.samples(SAMPLE, SUM)[1] == 1
