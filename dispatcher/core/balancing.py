@@ -101,7 +101,7 @@ class Balancing:
             seconds: for rows, plans and computation, float64 [n].
             summing: of the dense sums on the links, float64 [n]; None: not known. The time of a worker that
                 rests, or carries the state of a return, is ignored: it tells nothing of the sums to come. The first
-                one behind a rest replaces what was known.
+                one behind a rest replaces earlier times.
         """
         known = self._compute_times.known
         self._compute_times.update(seconds)

@@ -33,7 +33,7 @@ class Resting:
         allowed: whether all members may rest.
 
     Attributes:
-        return_sums: what a worker that returns gets, in bytes of a sum of dense gradients; 0: nobody rests.
+        return_sums: the bytes of a return, relative to the bytes of a sum of dense gradients; 0: no worker rests.
     """
 
     def __init__(self, job: JobSpec, members: WorkerSet, bandwidths: Sequence[float], *, allowed: bool) -> None:

@@ -21,8 +21,8 @@ class Trials:
 
     Args:
         workers: n.
-        return_sums: what a worker that returns from a rest moves, in dense sums, and how many it takes part in before
-            it rests again; 0 where no worker rests.
+        return_sums: the bytes of a return from a rest, in dense sums; as many sums follow before the worker rests
+            again. 0 where no worker rests.
     """
 
     def __init__(self, workers: int, return_sums: int) -> None:

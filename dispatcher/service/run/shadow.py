@@ -185,7 +185,7 @@ class Shadows:
         """Hands the waiting batches to the thread; at the end of the stream no batch is kept as lookahead.
 
         Returns:
-            What the thread will have planned; None: it has nothing to do.
+            The result of `_plan`, when the thread has it; None: there is nothing to plan.
         """
         if self._due is not None:
             self._due.cancel()
