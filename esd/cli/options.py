@@ -182,7 +182,7 @@ WorkloadLimits = Annotated[
     str | None,
     typer.Option(
         help="balanced: least and most samples of a worker, 16,128.",
-        show_default="any",
+        show_default="any from 1 on",
         rich_help_panel=CLUSTER,
     ),
 ]
