@@ -80,17 +80,19 @@ class System:
         wait_until(lambda: iterations(dispatcher) > 0, 240)
         first_iteration = time.monotonic() - started
         assert project.exit_of("driver", timeout=400) == 0, project.logs()
-        _await_workers(project)
+        _await_workers(project, runs=1)
         docker("cp", f"{project.containers('driver')[0]}:/out/model", str(directory))
         return cls(project, first_iteration, project.result(project.logs("driver")), directory / "model")
 
     def train(self, mechanism: str) -> dict[str, Any]:
-        """Another run on the same services, and its result."""
+        """Another run on the same services, and its result, when the workers are back for the next."""
+        runs = 1 + min(inspect(container)["RestartCount"] for container in self.project.containers("worker"))
         output = self.project.must(
             "run", "--rm", "-T", "--no-deps", "driver", "esd", "train", "--dispatcher", "dispatcher:50051",
             "--parameter-servers", "ps_server:50052", "--workers", str(TRAINED.workers), "--json",
             *train_options(mechanism).split(),
         )  # fmt: skip
+        _await_workers(self.project, runs)
         return self.project.result(output)
 
     def query(self, expression: str) -> dict[tuple[str, ...], float]:
@@ -124,10 +126,10 @@ def expected_model() -> TrainedModel:
     return train_reference(job, global_batches(stream, job.batch_size))
 
 
-def _await_workers(project: Project) -> None:
-    """Returns when all workers have left the job and are back for the next."""
+def _await_workers(project: Project, runs: int) -> None:
+    """Returns when all workers have left the last of so many jobs and are back for the next."""
     for container in project.containers("worker"):
-        wait_until(lambda c=container: inspect(c)["RestartCount"] > 0, 180)
+        wait_until(lambda c=container: inspect(c)["RestartCount"] >= runs, 180)
         wait_until(lambda c=container: inspect(c)["State"]["Health"]["Status"] == "healthy", 180)
 
 

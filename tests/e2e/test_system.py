@@ -173,11 +173,11 @@ def test_mechanisms_at_the_same_links(system: System, capsys) -> None:
 
 
 def test_nothing_is_left_behind(system: System) -> None:
-    system.project.down()
-    of_the_project = ("--filter", f"label=com.docker.compose.project={system.project.name}", "--quiet")
-    assert docker("ps", "--all", *of_the_project) == ""
-    assert docker("volume", "ls", *of_the_project) == ""
-    assert docker("network", "ls", *of_the_project) == ""
+    project = system.project
+    project.down()
+    assert project.containers() == []
+    assert project.volumes() == []
+    assert not any(network["Containers"] for network in project.networks())
 
 
 def table(results: dict[str, dict]) -> str:
