@@ -102,6 +102,6 @@ def make_planner(
         tables=(TableSpec("bench", dimension, _OPTIMIZER, seed=0, init_scale=0.01),),
         model=ModelSpec("wdl", (8,), _OPTIMIZER),
         parameter_servers=("none",),
-        workload_limits=(1, batch_size) if balanced else None,
+        workload_limits=(0, batch_size) if balanced else None,
     )
     return Planner(job, parse_links(links, workers), [cache_rows] * workers)

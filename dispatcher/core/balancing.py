@@ -120,9 +120,10 @@ class Balancing:
         """Assigns a batch of full size: the fastest of a few assignments whose rows fit the caches."""
         best: Assignment | None = None
         least_seconds = np.inf
-        tried = np.minimum(self._trials.samples(self._balance.sample_seconds, self._summing), self._balance.most)
-        if np.maximum(self._least, tried).sum() <= self._job.batch_size:
-            self._balance.least = np.maximum(self._least, tried)
+        self._trials.begin(self._balance.sample_seconds, self._summing)
+        least = np.maximum(self._least, np.minimum(self._trials.tried, self._balance.most))
+        if least.sum() <= self._job.batch_size:
+            self._balance.least = least
         capacities = self._balance.current(self._most(), self._summing)
         for refinements in range(_REFINEMENTS + 1):
             assigned = mechanism.decide(
@@ -148,7 +149,7 @@ class Balancing:
         workloads, costs = decision.workloads, decision.cost_model
         self._compute_times.plan(decision.link_seconds, workloads)
         self._roles.append(decision.roles)
-        self._trials.plan(workloads)
+        self._trials.plan(workloads, resting(decision.roles))
         if len(decision.assignment) < self._job.batch_size:
             return
         evicted = replace(Operations.none(len(workloads)), evict_push=decision.moved_bytes.evict_push)
@@ -189,11 +190,11 @@ class Balancing:
         return np.full(self._job.workers, self._guess)
 
     def _most(self) -> NDArray[np.float64]:
-        """Returns upper limits of the workloads that respect workers and caches, float64 [n].
+        """Returns upper limits of the workloads that respect workers, rests and caches, float64 [n].
 
         If the caches together have no room for a batch of k samples, the limits are the workers' alone.
         """
-        fitting = np.floor(np.maximum(self._fits, self._surely_fits))
+        fitting = np.where(self._trials.out, 0.0, np.floor(np.maximum(self._fits, self._surely_fits)))
         most = np.maximum(np.minimum(self._balance.most, fitting), self._balance.least)
         return most if most.sum() >= self._job.batch_size else self._balance.most
 

@@ -182,7 +182,7 @@ WorkloadLimits = Annotated[
     str | None,
     typer.Option(
         help="balanced: least and most samples of a worker, 16,128.",
-        show_default="any from 1 on",
+        show_default="any",
         rich_help_panel=CLUSTER,
     ),
 ]

@@ -33,9 +33,9 @@ def parse_workloads(text: str, workers: int, batch: int | None) -> tuple[int, ..
 
 
 def parse_limits(text: str | None, samples: int) -> tuple[int, int]:
-    """Reads the least and the most samples of a worker, `16,128`; None: 1 and all `samples` of an iteration."""
+    """Reads the least and the most samples of a worker, `16,128`; None: 0 and all `samples` of an iteration."""
     if text is None:
-        return 1, samples
+        return 0, samples
     try:
         least, most = (int(part) for part in text.split(","))
     except ValueError:
