@@ -32,7 +32,7 @@ class Trials:
 
     def __init__(self, workers: int, return_sums: int) -> None:
         self._sums = _ITERATIONS + 2 * return_sums if return_sums else 0  # where nobody rests, trials add no sums
-        self._idle = np.zeros(workers, np.bool_)  # who has no samples in the newest iteration
+        self._idle = np.zeros(workers, np.bool_)  # without samples in the newest iteration
         self._without = np.zeros(workers)  # seconds of training since they had some
         self._pauses = np.full(workers, _PAUSES[0])
         self._left = np.zeros(workers, np.int64)  # iterations of the present trial
@@ -63,7 +63,7 @@ class Trials:
         self._pauses[due] = np.minimum(2 * self._pauses[due], _PAUSES[1])
 
     def plan(self, workloads: NDArray[np.int32], rests: NDArray[np.bool_]) -> None:
-        """Records the samples of a planned iteration, int32 [n], and who rests in it, [n]."""
+        """Records a planned iteration: its samples, int32 [n], and the workers that rest in it, [n]."""
         self._planned += 1
         works = workloads > 0
         self._unmeasured[works & (self._left == 1)] = self._planned
