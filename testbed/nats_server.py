@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from nats.js.client import JetStreamContext
 from testbed.free_port import free_port
 
 _READY = "Server is ready"
+_REMOVAL_SECONDS = 30
 
 
 @dataclass
@@ -73,9 +75,17 @@ class NatsServer:
         async def make(context: JetStreamContext) -> None:
             with contextlib.suppress(nats.js.errors.NotFoundError):
                 await context.delete_stream(name)
+                await self._removed(name)
             await context.add_stream(name=name, subjects=[name], **limits)
 
         self.use(make)
+
+    async def _removed(self, stream: str) -> None:
+        """Returns when the files of a deleted stream are gone, which may be later than the server's answer."""
+        deadline = time.monotonic() + _REMOVAL_SECONDS
+        while any(self.directory.glob(f"jetstream/*/streams/{stream}")):
+            assert time.monotonic() < deadline, f"{stream} is not removed within {_REMOVAL_SECONDS} s"
+            await asyncio.sleep(0.02)
 
     def add(self, stream: str, messages: Iterable[bytes]) -> None:
         """Appends messages; returns when all are there."""

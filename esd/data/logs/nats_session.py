@@ -25,7 +25,8 @@ from esd.data.logs.credentials import CA_FILE, PASSWORD_FILE, SourceCredentials
 from esd.services.domain.errors import InvalidArgument
 from esd.services.runtime.loop_thread import LoopThread
 
-_ANSWER_SECONDS = 10.0  # of the server
+_ANSWER_SECONDS = 10  # of the server
+_GOODBYE_SECONDS = 1.0  # for the end of a connection; a client whose TLS handshake failed would wait for it for ever
 _UNUSED_SECONDS = 300.0  # after which the server forgets a consumer whose reader is gone
 _QUEUED_BYTES = 16 << 20  # of messages that were received and not returned
 _REFUSALS = ("authorization violation", "authentication", "permissions violation")
@@ -161,12 +162,13 @@ class StreamSession:
 
     async def _connected(self) -> Client:
         if self._client is None:
-            self._client = await asyncio.wait_for(self._connect(), _ANSWER_SECONDS)
+            self._client = Client()  # at once: it leaves the connection open to a server that refuses it
+            await asyncio.wait_for(self._connect(self._client), _ANSWER_SECONDS)
         return self._client
 
-    async def _connect(self) -> Client:
+    async def _connect(self, client: Client) -> None:
         scheme = "tls" if self._address.encrypted else "nats"
-        return await nats.connect(
+        await client.connect(
             [f"{scheme}://{server}" for server in self._address.servers],
             name="esd",
             user=self._address.user or None,
@@ -182,8 +184,8 @@ class StreamSession:
     async def _disconnect(self) -> None:
         client, self._client, self._consumer = self._client, None, None
         if client is not None:
-            with suppress(NatsError, OSError):
-                await client.close()
+            with suppress(NatsError, OSError, TimeoutError):
+                await asyncio.wait_for(client.close(), _GOODBYE_SECONDS)
 
     async def _state(self) -> StreamState:
         client = await self._connected()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -28,16 +30,12 @@ STREAM = "clicks"
 ROWS = clicks(40)
 
 
-@pytest.fixture(scope="module")
-def module_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    with nats_server(tmp_path_factory.mktemp("nats")) as server:
-        yield server
-
-
 @pytest.fixture
-def server(module_server: NatsServer) -> NatsServer:
-    module_server.make_stream(STREAM)
-    return module_server
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    """A server of the test's own: one that removes a stream has its place free for the next only a moment later."""
+    with nats_server(tmp_path / "nats") as server:
+        server.make_stream(STREAM)
+        yield server
 
 
 def address(server: NatsServer, options: str = "") -> str:
@@ -202,6 +200,27 @@ def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "nats", None)
     with pytest.raises(NotFound, match=r"needs nats-py, .*pip install 'esd-train\[nats\]'"):
         esd.read("nats://127.0.0.1:1/clicks", SCHEMA)
+
+
+def test_a_server_that_refuses_the_reader_is_left() -> None:
+    """It does not close the connection itself, as a real one does soon."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> bytes:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as lines:
+                connection.sendall(b'INFO {"server_id": "it", "max_payload": 1024, "auth_required": true}\r\n')
+                assert lines.readline().startswith(b"CONNECT ")
+                assert lines.readline() == b"PING\r\n"
+                connection.sendall(b"-ERR 'Authorization Violation'\r\n")
+                connection.settimeout(20)
+                return lines.read()
+
+        with ThreadPoolExecutor(1) as pool:
+            served = pool.submit(refuse)
+            with pytest.raises(InvalidArgument, match="refuse each other"):
+                esd.read(f"nats://127.0.0.1:{listener.getsockname()[1]}/{STREAM}", SCHEMA)
+            assert served.result(30) == b""
 
 
 def test_user_password_and_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
