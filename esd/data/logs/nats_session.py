@@ -162,7 +162,7 @@ class StreamSession:
 
     async def _connected(self) -> Client:
         if self._client is None:
-            self._client = Client()  # at once: it leaves the connection open to a server that refuses it
+            self._client = Client()  # kept before it connects: refused, it would stay open
             await asyncio.wait_for(self._connect(self._client), _ANSWER_SECONDS)
         return self._client
 
